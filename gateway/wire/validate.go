@@ -1,0 +1,95 @@
+package wire
+
+import "fmt"
+
+// Validate finds what contradicts itself in a request ([ErrRequest]), then what is not served yet ([ErrUnsupported]).
+func (r *Request) Validate() error {
+	for _, check := range []func() string{r.checkOrder, r.checkBatch, r.checkRanks, r.checkEpochs, r.checkPlaces} {
+		if wrong := check(); wrong != "" {
+			return fmt.Errorf("%w: %s", ErrRequest, wrong)
+		}
+	}
+	for _, f := range fields {
+		if !f.served && len(f.write(nil, r)) > 0 {
+			return fmt.Errorf("%w: %s is not supported yet", ErrUnsupported, f.name)
+		}
+	}
+	return nil
+}
+
+func (r *Request) checkOrder() string {
+	switch {
+	case r.Shuffle == "none" && r.Seed != 0:
+		return "seed does nothing without a shuffle"
+	case r.Shuffle == "none" && r.Groups != 1:
+		return "groups does nothing without a shuffle"
+	case r.Shuffle != "window" && r.WindowBlocks != 0:
+		return `window_blocks does nothing without shuffle "window"`
+	case r.Split != nil && r.Split.From >= r.Split.To:
+		return "split: from must be less than to"
+	}
+	return ""
+}
+
+func (r *Request) checkBatch() string {
+	sized := r.BatchSize > 0 || r.GlobalBatchSize > 0
+	switch {
+	case r.BatchSize > 0 && r.GlobalBatchSize > 0 && r.BatchSize*r.WorldSize != r.GlobalBatchSize:
+		return fmt.Sprintf("batch_size %d times world_size %d is not global_batch_size %d: give one of the two sizes",
+			r.BatchSize, r.WorldSize, r.GlobalBatchSize)
+	case r.Shuffle != "none" && !sized:
+		return "a shuffle needs batch_size or global_batch_size"
+	case r.WorldSize > 1 && !sized:
+		return "world_size above 1 needs batch_size or global_batch_size"
+	case r.Tail != "" && !sized:
+		return "tail needs batch_size or global_batch_size"
+	case r.MaxMessageBytes != 0 && r.MaxMessageBytes < minMessage:
+		return fmt.Sprintf("max_message_bytes %d is less than %d", r.MaxMessageBytes, minMessage)
+	}
+	return ""
+}
+
+func (r *Request) checkRanks() string {
+	switch {
+	case r.Rank != nil && *r.Rank >= r.WorldSize:
+		return fmt.Sprintf("rank %d is not less than world_size %d", *r.Rank, r.WorldSize)
+	case r.NumWorkers > 1 && r.WorkerID == nil:
+		return "num_workers above 1 needs worker_id"
+	case r.WorkerID != nil && *r.WorkerID >= r.NumWorkers:
+		return fmt.Sprintf("worker_id %d is not less than num_workers %d", *r.WorkerID, r.NumWorkers)
+	}
+	return ""
+}
+
+func (r *Request) checkEpochs() string {
+	switch {
+	case r.NumEpochs == 0:
+		return "num_epochs must be at least 1, or -1 for streams without end"
+	case r.Epoch+r.NumEpochs > MaxEpoch:
+		return fmt.Sprintf("epoch plus num_epochs is more than %d", MaxEpoch)
+	}
+	return ""
+}
+
+// checkPlaces keeps start and after within the epochs asked for; the end of the last one is epoch+num_epochs, row 0.
+func (r *Request) checkPlaces() string {
+	for name, c := range map[string]*Cursor{"start": r.Start, "after": r.After} {
+		if c == nil {
+			continue
+		}
+		past := r.NumEpochs > 0 && (c.Epoch > r.Epoch+r.NumEpochs || c.Epoch == r.Epoch+r.NumEpochs && c.Rows > 0)
+		if c.Epoch < r.Epoch || past {
+			return fmt.Sprintf("%s lies in epoch %d, outside the epochs asked for", name, c.Epoch)
+		}
+	}
+	if r.Start == nil || r.After == nil {
+		return ""
+	}
+	switch {
+	case r.Start.Plan != r.After.Plan:
+		return "start and after are cursors of different plans"
+	case r.After.Epoch < r.Start.Epoch || r.After.Epoch == r.Start.Epoch && r.After.Rows < r.Start.Rows:
+		return "after lies before start"
+	}
+	return ""
+}
