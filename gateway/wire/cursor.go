@@ -22,19 +22,22 @@ func (c Cursor) String() string { return fmt.Sprintf("hr1:%s:%d:%d", c.Plan, c.E
 // ParseCursor reads exactly what String writes.
 func ParseCursor(s string) (Cursor, error) {
 	part := strings.Split(s, ":")
-	if len(part) != 4 || part[0] != "hr1" || !isHex(part[1], 32) {
+	if len(part) != 4 {
 		return Cursor{}, errCursor
 	}
 	epoch, err1 := strconv.ParseInt(part[2], 10, 64)
 	rows, err2 := strconv.ParseInt(part[3], 10, 64)
 	c := Cursor{Plan: part[1], Epoch: epoch, Rows: rows}
-	if err1 != nil || err2 != nil || epoch < 0 || rows < 0 || epoch > MaxEpoch || c.String() != s {
+	sound := err1 == nil && err2 == nil && epoch >= 0 && epoch <= MaxEpoch && rows >= 0 && isHex(c.Plan, 32)
+	if !sound || c.String() != s {
 		return Cursor{}, errCursor
 	}
 	return c, nil
 }
 
-var errCursor = fmt.Errorf("%w: a cursor is hr1:<32 hex digits>:<epoch>:<rows>, as a batch's metadata gave it", ErrRequest)
+const cursorForm = "must be hr1:<32 hex digits>:<epoch>:<rows>, as a batch's metadata gives it"
+
+var errCursor = fmt.Errorf("%w: a cursor %s", ErrRequest, cursorForm)
 
 // isHex tells whether s is n lower-case hex digits.
 func isHex(s string, n int) bool {

@@ -118,8 +118,11 @@ func cursor(name string, served bool, at func(*Request) **Cursor) field {
 			return err
 		}
 		c, err := ParseCursor(s)
+		if err != nil {
+			return d.fail("%s", cursorForm)
+		}
 		*at(r) = &c
-		return err
+		return nil
 	}
 	write := func(b []byte, r *Request) []byte {
 		if c := *at(r); c != nil {

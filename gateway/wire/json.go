@@ -16,9 +16,9 @@ type decoder struct {
 	at   int
 }
 
-// fail makes the error for what stands at the decoder's place.
+// fail makes the error for what stands at the decoder's place; parse wraps it in ErrRequest.
 func (d *decoder) fail(format string, args ...any) error {
-	return fmt.Errorf("%w: %s (byte %d)", ErrRequest, fmt.Sprintf(format, args...), d.at)
+	return fmt.Errorf("%s (at byte %d)", fmt.Sprintf(format, args...), d.at)
 }
 
 // wants makes the error for a value of another kind than the one asked for.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -81,10 +82,10 @@ func parse(b []byte) (*Request, error) {
 		err = d.end()
 	}
 	if err == nil && r.Dataset == "" {
-		err = fmt.Errorf("%w: dataset is missing", ErrRequest)
+		err = errors.New("dataset is missing")
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	return r, nil
 }

@@ -71,25 +71,28 @@ func (r *Request) checkEpochs() string {
 	return ""
 }
 
-// checkPlaces keeps start and after within the epochs asked for; the end of the last one is epoch+num_epochs, row 0.
+// checkPlaces keeps start and after within the epochs asked for, and in order.
 func (r *Request) checkPlaces() string {
-	for name, c := range map[string]*Cursor{"start": r.Start, "after": r.After} {
-		if c == nil {
-			continue
-		}
-		past := r.NumEpochs > 0 && (c.Epoch > r.Epoch+r.NumEpochs || c.Epoch == r.Epoch+r.NumEpochs && c.Rows > 0)
-		if c.Epoch < r.Epoch || past {
-			return fmt.Sprintf("%s lies in epoch %d, outside the epochs asked for", name, c.Epoch)
-		}
-	}
-	if r.Start == nil || r.After == nil {
-		return ""
-	}
 	switch {
+	case r.Start != nil && r.outside(*r.Start):
+		return fmt.Sprintf("start lies in epoch %d, outside the epochs asked for", r.Start.Epoch)
+	case r.After != nil && r.outside(*r.After):
+		return fmt.Sprintf("after lies in epoch %d, outside the epochs asked for", r.After.Epoch)
+	case r.Start == nil || r.After == nil:
+		return ""
 	case r.Start.Plan != r.After.Plan:
 		return "start and after are cursors of different plans"
 	case r.After.Epoch < r.Start.Epoch || r.After.Epoch == r.Start.Epoch && r.After.Rows < r.Start.Rows:
 		return "after lies before start"
 	}
 	return ""
+}
+
+// outside tells whether a place lies beyond the epochs asked for. The end of the last one is row 0 of the next.
+func (r *Request) outside(c Cursor) bool {
+	if c.Epoch < r.Epoch {
+		return true
+	}
+	end := r.Epoch + r.NumEpochs
+	return r.NumEpochs > 0 && (c.Epoch > end || c.Epoch == end && c.Rows > 0)
 }
