@@ -4,7 +4,12 @@ package bucket
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
 )
 
 var (
@@ -13,57 +18,147 @@ var (
 	// ErrChanged means that the object is no longer the version asked for.
 	ErrChanged = errors.New("object changed")
 	// ErrNotRegular means that the name belongs to something without bytes of
-	// its own: a FIFO, a socket, a device.
+	// its own: a folder, a FIFO, a socket, a device.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrOutside means that the name leads, or may lead, out of the bucket.
+	// ErrOutside means that the name leads out of the bucket.
 	ErrOutside = errors.New("outside the bucket")
 	// ErrTruncated means that the object ends before the range asked for does.
 	ErrTruncated = errors.New("object is truncated")
 )
 
-// Pin names the exact bytes of an object: opaque and comparable.
+// Pin names the exact bytes of an object: opaque and comparable. For a local
+// file it is made of device, inode, size and the times of its last change.
+// Writing to a file moves its times by the kernel's clock, so two changes
+// within one tick (a few milliseconds on older kernels) can share a pin.
 type Pin string
 
-// Attrs is what a listing tells about one object.
-type Attrs struct {
-	Key  string
-	Size int64
-	Pin  Pin
-	Err  error // why the object cannot be read; nil if it can
+// Bucket is one local folder of objects. Keys are slash-separated paths below
+// it; nothing outside it can be reached, by whatever name or link.
+type Bucket struct {
+	root    *os.Root
+	escapes error // what root says when a name leads out of it
 }
 
-// Bucket is one folder of objects.
-type Bucket struct{}
-
 // Open opens the folder root: a path or a file:// URL.
-func Open(root string) (*Bucket, error) { return nil, nil }
+func Open(root string) (*Bucket, error) {
+	path, err := localPath(root)
+	if err != nil {
+		return nil, err
+	}
+	r, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("open folder: %w", err)
+	}
+	// The error is not exported, so the one way to know it is to provoke it.
+	_, out := r.Lstat("..")
+	return &Bucket{root: r, escapes: errors.Unwrap(out)}, nil
+}
 
-// List yields every object under prefix, sorted bytewise by key.
-func (b *Bucket) List(ctx context.Context, prefix string, yield func(Attrs) error) error { return nil }
-
-// Open opens the object key for reading.
-func (b *Bucket) Open(ctx context.Context, key string, pin Pin) (*Object, error) { return nil, nil }
+func localPath(root string) (string, error) {
+	scheme, _, ok := strings.Cut(root, "://")
+	if !ok {
+		return root, nil
+	}
+	u, err := url.Parse(root)
+	if err != nil {
+		return "", fmt.Errorf("open bucket: %w", err)
+	}
+	if scheme != "file" {
+		return "", fmt.Errorf("open bucket %q: only local folders (file://) are supported", u.Redacted())
+	}
+	if u.Host != "" && u.Host != "localhost" {
+		return "", fmt.Errorf("open bucket %q: a file URL names no other host", root)
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("open bucket %q: a file URL has no parameters", root)
+	}
+	return u.Path, nil
+}
 
 // Close closes the folder; open objects stay usable.
-func (b *Bucket) Close() error { return nil }
+func (b *Bucket) Close() error { return b.root.Close() }
 
-// Object is one open version of an object.
-type Object struct{}
+// Open opens the object key for reading. It never waits for a FIFO, socket or
+// device: those are ErrNotRegular. A pin other than "" asks for exactly that
+// version: anything else is ErrChanged. A key that is no proper name, or leads
+// out of the folder through a link, is answered like one that is not there,
+// so the answer tells nothing of what lies elsewhere.
+func (b *Bucket) Open(ctx context.Context, key string, pin Pin) (*Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !validKey(key) {
+		return nil, &refusal{key, ErrOutside}
+	}
+	info, err := b.root.Stat(key)
+	if err != nil {
+		return nil, b.openError(key, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %q is a %s", ErrNotRegular, key, kind(info.Mode()))
+	}
+	f, err := b.root.OpenFile(key, openFlags, 0)
+	if err != nil {
+		return nil, b.openError(key, err)
+	}
+	o, err := newObject(key, f)
+	if err == nil && pin != "" && o.pin != pin {
+		err = fmt.Errorf("%w: %q is another version than the one listed", ErrChanged, key)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return o, nil
+}
 
-// ReadAt fills p from off or fails.
-func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error { return nil }
+func (b *Bucket) openError(key string, err error) error {
+	switch {
+	case errors.Is(err, b.escapes):
+		return &refusal{key, ErrOutside}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return &refusal{key, ErrNotFound}
+	}
+	return fmt.Errorf("open %q: %w", key, reason(err))
+}
 
-// ReaderAt returns o as an io.ReaderAt whose reads end with ctx.
-func (o *Object) ReaderAt(ctx context.Context) io.ReaderAt { return nil }
+// reason strips the path from a path error: the key is named already, and the
+// folder's place on this machine is nobody's business.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
 
-// Size returns the object's length in bytes.
-func (o *Object) Size() int64 { return 0 }
+// validKey accepts clean relative slash paths only: no "..", no empty parts,
+// nothing absolute, no NUL. Escapes such as %2f mean nothing: keys are taken
+// as they are.
+func validKey(key string) bool {
+	return fs.ValidPath(key) && key != "." && !strings.ContainsRune(key, 0)
+}
 
-// Key returns the object's name in its bucket.
-func (o *Object) Key() string { return "" }
+// refusal is the one answer to names without an object behind them. Its text
+// is the same for all of them; its cause is for code that must tell them apart.
+type refusal struct {
+	key   string
+	cause error
+}
 
-// Pin returns what names these exact bytes.
-func (o *Object) Pin() Pin { return "" }
+func (r *refusal) Error() string { return fmt.Sprintf("%v: %q", ErrNotFound, r.key) }
 
-// Close closes the object.
-func (o *Object) Close() error { return nil }
+func (r *refusal) Is(target error) bool { return target == ErrNotFound || target == r.cause }
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "folder"
+	case m&fs.ModeNamedPipe != 0:
+		return "FIFO"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	case m&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}

@@ -1,0 +1,107 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+)
+
+// Object is one open version of an object. It is safe for concurrent use.
+// While it is open its old bytes stay readable when the name is removed or
+// another file is renamed over it; once the file itself is written to or
+// truncated, every read fails with ErrChanged.
+type Object struct {
+	key  string
+	f    *os.File
+	size int64
+	pin  Pin
+	seen atomic.Pointer[version] // as last found unchanged
+}
+
+func newObject(key string, f *os.File) (*Object, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", key, reason(err))
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %q is a %s", ErrNotRegular, key, kind(info.Mode()))
+	}
+	v := versionOf(info)
+	o := &Object{key: key, f: f, size: info.Size(), pin: v.pin()}
+	o.seen.Store(&v)
+	return o, nil
+}
+
+// ReadAt fills all of p with the bytes from off on, or fails: with
+// ErrTruncated when the object ends before, with ErrChanged when it was
+// written to since it was opened. After an error p holds nothing of use.
+func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if off < 0 || off > o.size || int64(len(p)) > o.size-off {
+		return fmt.Errorf("%w: %q has %d bytes, bytes %d to %d are missing", ErrTruncated, o.key, o.size, max(off, o.size), off+int64(len(p)))
+	}
+	_, err := o.f.ReadAt(p, off)
+	// Look only after reading: what changes later cannot be in p any more. It
+	// also explains a read that came out short.
+	if changed := o.check(); changed != nil {
+		return changed
+	}
+	if err != nil && !(errors.Is(err, io.EOF) && len(p) == 0) {
+		return fmt.Errorf("read %q at %d: %w", o.key, off, reason(err))
+	}
+	return nil
+}
+
+func (o *Object) check() error {
+	info, err := o.f.Stat()
+	if err != nil {
+		return fmt.Errorf("read %q: %w", o.key, reason(err))
+	}
+	was, is := o.seen.Load(), versionOf(info)
+	if is == *was {
+		return nil
+	}
+	if !is.sameBytes(*was) {
+		return fmt.Errorf("%w: %q was written to while it was being read", ErrChanged, o.key)
+	}
+	o.seen.Store(&is)
+	return nil
+}
+
+// ReaderAt returns o as an io.ReaderAt whose reads fail once ctx is done. As
+// that interface wants it, a read beyond the end is short with io.EOF.
+func (o *Object) ReaderAt(ctx context.Context) io.ReaderAt { return readerAt{ctx, o} }
+
+type readerAt struct {
+	ctx context.Context
+	o   *Object
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	var end error
+	if left := max(0, r.o.size-off); off >= 0 && int64(len(p)) > left {
+		p, end = p[:left], io.EOF
+		off = min(off, r.o.size)
+	}
+	if err := r.o.ReadAt(r.ctx, p, off); err != nil {
+		return 0, err
+	}
+	return len(p), end
+}
+
+// Size returns the object's length in bytes.
+func (o *Object) Size() int64 { return o.size }
+
+// Key returns the object's name in its bucket.
+func (o *Object) Key() string { return o.key }
+
+// Pin returns what names these exact bytes.
+func (o *Object) Pin() Pin { return o.pin }
+
+// Close closes the object; reads after it fail.
+func (o *Object) Close() error { return o.f.Close() }
