@@ -34,8 +34,8 @@ func Blocks(rows int64, blocks int, start func(block int) int64) Steps {
 	return Steps{rows: rows, count: int64(blocks), start: start}
 }
 
-// Batches makes steps of batch rows (at least 1). Drop with fewer rows than one batch is refused with [ErrShort];
-// no rows at all are no steps.
+// Batches makes steps of batch rows (at least 1). Drop is refused with [ErrShort] when there are rows, but fewer than
+// one batch: nothing would be left. No rows at all are no steps.
 func Batches(rows, batch int64, tail Tail) (Steps, error) {
 	count := rows / batch
 	if rest := rows % batch; rest > 0 {
@@ -64,7 +64,15 @@ func (s Steps) Dropped() int64 { return s.rows - s.Rows() }
 // Find returns the step that begins after the given rows, Count at the end of the last one. A place that is no border
 // is refused with [ErrBorder]: going on from there would repeat or lose rows.
 func (s Steps) Find(rows int64) (int64, error) {
-	step := int64(sort.Search(int(s.count), func(i int) bool { return s.begin(int64(i)) >= rows }))
+	if rows < 0 || rows > s.Rows() {
+		return 0, fmt.Errorf("%w: row %d of %d", ErrBorder, rows, s.Rows())
+	}
+	var step int64
+	if s.batch > 0 {
+		step = (rows + s.batch - 1) / s.batch
+	} else {
+		step = int64(sort.Search(int(s.count), func(i int) bool { return s.start(i) >= rows }))
+	}
 	if s.begin(step) != rows {
 		return 0, fmt.Errorf("%w: row %d of %d", ErrBorder, rows, s.Rows())
 	}
