@@ -2,17 +2,26 @@
 package snapshot
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/headrace/headrace/schema"
 )
 
-// ErrCorrupt means that a file is not what it claims to be.
-var ErrCorrupt = errors.New("corrupt data")
-
-// ErrUnsupported means that a file is well formed but uses something that is
-// not served.
-var ErrUnsupported = errors.New("unsupported data")
+var (
+	// ErrCorrupt means that a file is not what it claims to be.
+	ErrCorrupt = errors.New("corrupt data")
+	// ErrUnsupported means that a file is well formed but uses something that
+	// is not served.
+	ErrUnsupported = errors.New("unsupported data")
+	// ErrEmpty means that there is nothing to make a snapshot of.
+	ErrEmpty = errors.New("no data files")
+)
 
 // Format names the container of a shard.
 type Format string
@@ -20,84 +29,143 @@ type Format string
 // The formats of shards.
 const (
 	Parquet Format = "parquet"
-	Arrow   Format = "arrow"
-	Stream  Format = "arrow-stream"
+	Arrow   Format = "arrow"        // IPC file, read from its footer
+	Stream  Format = "arrow-stream" // IPC stream, read from its start
 )
 
-// Segment is what must be decoded from its start.
-type Segment struct {
-	Rows  int64
-	Bytes int64 // as stored, decoded size by the file's own word
-	Facts any   // the format's own, small
-}
-
-// Blocks returns the number of blocks of the segment.
-func (s Segment) Blocks() int64 { return 0 }
-
-// Block returns the rows [from, to) of block i within the segment.
-func (s Segment) Block(i int64) (from, to int64) { return 0, 0 }
-
-// Shard is one object that holds rows.
+// Shard is one object that holds rows. It does not change once it is part of a
+// snapshot; snapshots of one dataset share it.
 type Shard struct {
 	Key      string
-	Size     int64
+	Size     int64 // bytes of the object
 	Format   Format
-	Schema   *arrow.Schema // as stored
+	Schema   *arrow.Schema // as stored; the snapshot's is plain
 	Segments []Segment
 	Meta     [32]byte // SHA-256 of the footer or metadata bytes
-	Facts    any      // the format's own
-	Err      error    // why the shard is corrupt: it then counts no rows
+	Facts    any      // the format's own, small
+	Err      error    // why the shard cannot be read: it then counts no rows
 	Pin      string   // which bytes were described; not part of the identity
 }
 
-// Rows returns the rows of the shard.
-func (s *Shard) Rows() int64 { return 0 }
+// Rows returns the rows of the shard, 0 if it cannot be read.
+func (s *Shard) Rows() int64 {
+	var n int64
+	for _, seg := range s.segments() {
+		n += seg.Rows
+	}
+	return n
+}
+
+func (s *Shard) segments() []Segment {
+	if s.Err != nil {
+		return nil
+	}
+	return s.Segments
+}
 
 // Snapshot is the exact shards of a dataset at one time; immutable.
 type Snapshot struct {
 	Dataset string
-	ID      string // identity: 64 hex digits
-	Shards  []*Shard
-	Schema  *arrow.Schema
+	ID      string        // identity: 64 hex digits
+	Shards  []*Shard      // sorted bytewise by key
+	Schema  *arrow.Schema // plain, joined over all shards that can be read
+
+	all   *Blocks
+	bytes int64
 }
 
-// New sorts shards by key and makes a snapshot of them.
-func New(dataset string, shards []*Shard) (*Snapshot, error) { return nil, nil }
+// New makes a snapshot of shards, whose keys differ. Rows are numbered by key,
+// then as stored. Shards with an Err stay in it without rows, and their
+// schemas bind nobody; at least one shard must be readable. Errors wrap
+// ErrEmpty, ErrCorrupt, schema.ErrDuplicate or schema.ErrMismatch and name the
+// shard.
+func New(dataset string, shards []*Shard) (*Snapshot, error) {
+	s := &Snapshot{Dataset: dataset, Shards: slices.Clone(shards)}
+	slices.SortFunc(s.Shards, func(a, b *Shard) int { return cmp.Compare(a.Key, b.Key) })
+	if len(shards) == 0 {
+		return nil, ErrEmpty
+	}
+	if err := s.count(); err != nil {
+		return nil, err
+	}
+	if err := s.join(); err != nil {
+		return nil, err
+	}
+	s.ID = identity(s.Shards)
+	s.all = s.newBlocks(nil)
+	return s, nil
+}
+
+// count adds up bytes and refuses sizes that no sum can hold.
+func (s *Snapshot) count() error {
+	var rows int64
+	for _, sh := range s.Shards {
+		for i, seg := range sh.segments() {
+			if seg.Rows < 0 || seg.Bytes < 0 || rows > math.MaxInt64-seg.Rows || s.bytes > math.MaxInt64-seg.Bytes {
+				return fmt.Errorf("%w: shard %q: segment %d claims %d rows in %d bytes", ErrCorrupt, sh.Key, i, seg.Rows, seg.Bytes)
+			}
+			rows += seg.Rows
+			s.bytes += seg.Bytes
+		}
+	}
+	return nil
+}
+
+func (s *Snapshot) join() error {
+	contract := schema.NewContract()
+	for _, sh := range s.Shards {
+		if sh.Err != nil {
+			continue
+		}
+		if err := schema.Check(sh.Schema); err != nil {
+			return fmt.Errorf("shard %q: %w", sh.Key, err)
+		}
+		if err := contract.Add(sh.Key, schema.Plain(sh.Schema)); err != nil {
+			return err
+		}
+	}
+	s.Schema = contract.Schema()
+	if s.Schema == nil {
+		return s.Corrupt(nil)
+	}
+	return nil
+}
 
 // Rows returns the rows of all shards.
-func (s *Snapshot) Rows() int64 { return 0 }
+func (s *Snapshot) Rows() int64 { return s.all.Rows() }
 
 // Bytes returns the decoded bytes of all shards, by their files' own word.
-func (s *Snapshot) Bytes() int64 { return 0 }
+func (s *Snapshot) Bytes() int64 { return s.bytes }
 
-// Corrupt returns why the selected shards cannot all be served.
-func (s *Snapshot) Corrupt(shards []int) error { return nil }
-
-// Block is the unit of order and of caching: a run of rows of one segment.
-type Block struct {
-	Shard, Segment int
-	From, To       int64 // rows within the segment
-	Row            int64 // number of the first row in the snapshot
-	Bytes          int64 // estimate
+// Number returns the place of the shard with the given key in Shards.
+func (s *Snapshot) Number(key string) (int, bool) {
+	return slices.BinarySearchFunc(s.Shards, key, func(sh *Shard, key string) int { return cmp.Compare(sh.Key, key) })
 }
 
-// Blocks is the list of blocks of a selection of shards.
-type Blocks struct{}
+// Corrupt returns why the shards with the given numbers (nil: all) cannot be
+// served: the error of the first one that cannot be read, naming it, which
+// wraps ErrUnsupported if it is that, else ErrCorrupt.
+func (s *Snapshot) Corrupt(shards []int) error {
+	for _, n := range s.selected(shards) {
+		sh := s.Shards[n]
+		switch {
+		case sh.Err == nil:
+		case errors.Is(sh.Err, ErrCorrupt), errors.Is(sh.Err, ErrUnsupported):
+			return fmt.Errorf("shard %q cannot be read: %w", sh.Key, sh.Err)
+		default:
+			return fmt.Errorf("%w: shard %q cannot be read: %w", ErrCorrupt, sh.Key, sh.Err)
+		}
+	}
+	return nil
+}
 
-// Blocks returns the blocks of the given shards; nil means all.
-func (s *Snapshot) Blocks(shards []int) *Blocks { return nil }
-
-// Len returns the number of blocks.
-func (b *Blocks) Len() int { return 0 }
-
-// Rows returns the rows of all blocks.
-func (b *Blocks) Rows() int64 { return 0 }
-
-// At returns block i.
-func (b *Blocks) At(i int) Block { return Block{} }
-
-// Start returns the rows before block i within the selection.
-func (b *Blocks) Start(i int) int64 { return 0 }
-
-// Find returns the block that holds the given row of the selection.
-func (b *Blocks) Find(row int64) int { return 0 }
+func (s *Snapshot) selected(shards []int) []int {
+	if shards != nil {
+		return shards
+	}
+	all := make([]int, len(s.Shards))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
