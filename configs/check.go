@@ -1,0 +1,144 @@
+package configs
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	minMemory = 128 << 20 // bytes: half of it is the Go heap's, less would leave nothing to hold blocks in
+	maxSkew   = 5 * time.Minute
+	maxName   = 255 // bytes of a dataset's name
+)
+
+// check finds what single values cannot show: values out of range, missing ones, and those that contradict each other.
+func (l *loader) check() {
+	c := l.config
+	l.checkExposure()
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		l.problem("tls", "cert and key are needed together")
+	}
+	if c.TLS.Cert != "" && strings.HasPrefix(c.Listen, "unix:") {
+		l.problem("tls", "clients speak plaintext over unix sockets; leave tls out, the socket file's permissions protect it")
+	}
+	if strings.HasPrefix(c.Admin, "unix:") {
+		l.problem("admin", "must be HOST:PORT")
+	}
+	if c.Admin == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		l.problem("admin", "must differ from listen")
+	}
+	if c.Memory < minMemory {
+		l.problem("memory", "%d bytes are too little; at least 128MiB are needed", c.Memory)
+	}
+	if c.Refresh == 0 {
+		l.problem("refresh", "must be more than 0s")
+	}
+	if c.Limits.AdmissionTimeout == 0 {
+		l.problem("limits.admission_timeout", "must be more than 0s")
+	}
+	if u, err := url.Parse(c.Telemetry.OTLP); c.Telemetry.OTLP != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		l.problem("telemetry.otlp", "must be a URL such as http://127.0.0.1:4317")
+	}
+	l.checkAuth()
+	l.checkDatasets()
+}
+
+// checkExposure refuses what strangers on the network could read or listen to.
+func (l *loader) checkExposure() {
+	c := l.config
+	if c.Insecure || isLocal(c.Listen) {
+		return
+	}
+	if c.Auth.Mode == "none" {
+		l.problem("auth.mode", "none would let everybody who reaches %s read everything; use jwt, listen on loopback, or force it with insecure: true", c.Listen)
+	}
+	if c.TLS.Cert == "" {
+		l.problem("listen", "tokens and rows would cross the network to %s in plaintext; set tls, listen on loopback, or force it with insecure: true", c.Listen)
+	}
+}
+
+func (l *loader) checkAuth() {
+	a := l.config.Auth
+	if a.Mode == "" {
+		l.problem("auth.mode", "must be set: jwt to believe signed tokens, none to let everybody on this machine read everything")
+		return
+	}
+	if a.Skew > maxSkew {
+		l.problem("auth.skew", "%s is too much; at most %s", a.Skew, maxSkew)
+	}
+	if a.Mode != "jwt" {
+		return
+	}
+	l.required("auth.issuer", a.Issuer)
+	l.required("auth.audience", a.Audience)
+	l.required("auth.tenant_claim", a.TenantClaim)
+	l.required("auth.grants_claim", a.GrantsClaim)
+	if len(a.Keys) == 0 {
+		l.problem("auth.keys", "mode jwt needs at least one key")
+	}
+	ids := map[string]int{}
+	for i, k := range a.Keys {
+		item := index("auth.keys", i)
+		l.required(item+".algorithm", k.Algorithm)
+		l.required(item+".file", k.File)
+		if first, twice := ids[k.KeyID]; twice && k.KeyID != "" {
+			l.problem(item+".kid", "%q is taken by %s", k.KeyID, index("auth.keys", first))
+		}
+		ids[k.KeyID] = i
+	}
+}
+
+func (l *loader) checkDatasets() {
+	names := map[string]int{}
+	for i, d := range l.config.Datasets {
+		item := index("datasets", i)
+		l.required(item+".url", d.URL)
+		if d.Name == "" {
+			l.required(item+".name", d.Name)
+			continue
+		}
+		if why := badName(d.Name); why != "" {
+			l.problem(item+".name", "%.80q %s", d.Name, why)
+		}
+		if first, twice := names[d.Name]; twice {
+			l.problem(item+".name", "%q is taken by %s", d.Name, index("datasets", first))
+		}
+		names[d.Name] = i
+	}
+}
+
+// required notes an empty value; for a key that was never written, at the line of the item it belongs to.
+func (l *loader) required(key, value string) {
+	if value != "" {
+		return
+	}
+	if item, _, ok := strings.Cut(key, "]."); ok && l.where[key] == "" {
+		l.where[key] = l.where[item+"]"]
+	}
+	l.problem(key, "must be set")
+}
+
+// badName says why a name cannot be a dataset's, or nothing. Grants use `*` as a wildcard, so no name has one.
+func badName(name string) string {
+	switch {
+	case len(name) > maxName:
+		return "is longer than 255 bytes"
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return "has bad UTF-8 or a control character"
+	case strings.ContainsAny(name, `*\`):
+		return "has a `*` or a backslash"
+	}
+	for s := range strings.SplitSeq(name, "/") {
+		if s == "" || s == "." || s == ".." {
+			return "has an empty segment, `.` or `..`"
+		}
+	}
+	return ""
+}
+
+func index(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

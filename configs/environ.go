@@ -1,0 +1,53 @@
+package configs
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const environPrefix = "HEADRACE_"
+
+// foreign are variables with our prefix that are no keys: they belong to the clients and to development.
+var foreign = []string{"HEADRACE_TOKEN", "HEADRACE_PYTHON", "HEADRACE_CORPORA"}
+
+// linked matches the variables that Kubernetes and Docker set for a service whose name starts with "headrace".
+var linked = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// environName is the variable that sets a key: HEADRACE_AUTH_ISSUER for auth.issuer.
+func environName(key string) string {
+	return environPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// environ takes the scalars that are set in the environment. Relative paths are left to the working directory. An empty
+// variable counts as unset, which is how most tools pass on what they do not have.
+func (l *loader) environ(environ []string) {
+	for _, line := range slices.Sorted(slices.Values(environ)) {
+		name, text, _ := strings.Cut(line, "=")
+		if !strings.HasPrefix(name, environPrefix) || text == "" || slices.Contains(foreign, name) || linked.MatchString(name) {
+			continue
+		}
+		i := slices.IndexFunc(keys, func(k key) bool { return k.kind != itemList && !k.inList() && environName(k.name) == name })
+		switch {
+		case i < 0:
+			l.problems = append(l.problems, name+": no such key"+environHint(name))
+		case !keys[i].scalar():
+			l.problems = append(l.problems, name+": "+keys[i].name+" can only be set in a file")
+		default:
+			l.set(keys[i], keys[i].name, name, "", text)
+		}
+	}
+}
+
+// flags takes the texts of the command line.
+func (l *loader) flags(flags map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		k, known := find(name)
+		if !known || !k.scalar() {
+			l.problemAt("command line", name, "no such key%s", hint(name))
+			continue
+		}
+		l.set(k, name, "command line", "", flags[name])
+	}
+}
