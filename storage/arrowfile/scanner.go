@@ -1,0 +1,163 @@
+package arrowfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// Scanner decodes the rows of one record batch in order. It belongs to one
+// goroutine. Errors name the object and the batch.
+type Scanner struct {
+	name string
+	want *schema.Projection
+	dec  *decoder
+	cols *columns
+	pos  int64 // rows passed
+}
+
+// Open starts to read a segment that Describe has found in obj; the shard's
+// schema, in plain form, has all that p names. Buffers of compressed batches
+// are decompressed here, those of p's columns only. All memory is charged to g.
+func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (s *Scanner, err error) {
+	s = &Scanner{name: fmt.Sprintf("%s: record batch %d", obj.Key(), segment), want: p}
+	facts, at := sh.Facts.(*Facts), sh.Segments[segment].Facts.(Batch)
+	s.dec = &decoder{obj: obj, pool: pool, grant: g, messages: facts.Dictionaries[:at.Dictionaries]}
+	defer func() {
+		if err != nil {
+			s.Close()
+			s, err = nil, inObject(s.name, err)
+		}
+	}()
+	defer guard(&err)
+	s.cols, err = s.dec.batch(ctx, at.Place, sh.Schema, facts.IDs, p.Schema)
+	return s, err
+}
+
+// Close gives all memory back, except the frames that Next has returned.
+func (s *Scanner) Close() { s.dec.close() }
+
+// Skip passes over rows.
+func (s *Scanner) Skip(_ context.Context, rows int64) error {
+	if rows < 0 || rows > s.cols.rows-s.pos {
+		return fmt.Errorf("%s: %d rows asked for after %d of %d", s.name, rows, s.pos, s.cols.rows)
+	}
+	s.pos += rows
+	return nil
+}
+
+// Next returns the next rows with the projection's schema, in one frame, or in
+// several where one would be larger than frame.MaxFrame. After an error the
+// scanner is good for nothing but Close.
+func (s *Scanner) Next(ctx context.Context, rows int64) (out []*frame.Lease, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range out {
+				l.Release()
+			}
+			out, err = nil, inObject(s.name, err)
+		}
+	}()
+	defer guard(&err)
+	if rows < 0 || rows > s.cols.rows-s.pos {
+		return nil, fmt.Errorf("%d rows asked for after %d of %d", rows, s.pos, s.cols.rows)
+	}
+	for end := s.pos + rows; s.pos < end; {
+		l, n, err := s.frame(ctx, end-s.pos)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, l)
+		s.pos += n
+	}
+	return out, nil
+}
+
+// frame returns a frame of the next rows, at least one and at most most of
+// them, and tells how many they are. What dictionary indices decode to is not
+// known before, so that a frame may be put together from several pieces.
+func (s *Scanner) frame(ctx context.Context, most int64) (_ *frame.Lease, rows int64, err error) {
+	scratch := s.dec.pool.Scratch(s.dec.grant)
+	defer scratch.Close()
+	var pieces []frame.Piece
+	var total int64
+	for step := most; rows < most; {
+		p, err := s.dec.piece(ctx, s.cols, s.pos+rows, s.pos+rows+min(step, most-rows))
+		if err != nil {
+			return nil, 0, err
+		}
+		defer p.free()
+		size, err := s.size(p, scratch)
+		if err != nil {
+			return nil, 0, err
+		}
+		if total+size <= frame.MaxFrame || rows == 0 && p.To == 1 { // a row that is larger goes alone
+			pieces, total, rows = append(pieces, p.Piece), total+size, rows+p.To
+			continue
+		}
+		p.free()
+		if rows > 0 {
+			break
+		}
+		step = fewer(p.To, size)
+	}
+	l, err := s.dec.pool.Assemble(s.dec.grant, budget.Frames, s.want.Schema, pieces)
+	return l, rows, err
+}
+
+// size decodes p and returns the bytes of a frame of it. If its dictionaries
+// could make it too large for that, it returns what they could make it.
+func (s *Scanner) size(p *piece, scratch *frame.Scratch) (int64, error) {
+	if p.bound > frame.MaxFrame && p.To > 1 {
+		return p.bound, nil
+	}
+	if err := p.decode(scratch); err != nil {
+		return 0, err
+	}
+	size, err := frame.Measure(s.want.Schema, []frame.Piece{p.Piece})
+	if errors.Is(err, frame.ErrOverflow) && p.To > 1 {
+		return 1 << 31, nil // as much as 32-bit offsets reach, at least
+	}
+	return size, err
+}
+
+// fewer returns how many rows to try after n of them took size bytes, too many.
+func fewer(n, size int64) int64 {
+	return max(1, min(n-1, int64(float64(n)*frame.MaxFrame/float64(size))))
+}
+
+// Need estimates the bytes that reading a segment takes beyond the frames:
+// nothing but dictionaries for a batch that is not compressed, else what its
+// buffers may decompress to. What it turns out to be is charged exactly.
+func Need(sh *snapshot.Shard, segment int, _ *schema.Projection) int64 {
+	seg := sh.Segments[segment]
+	at := seg.Facts.(Batch)
+	need := inflated(seg.Bytes, codec(at.Codec))
+	dictionaries := sh.Facts.(*Facts).Dictionaries[:at.Dictionaries]
+	current := map[int64]int64{}
+	for _, m := range dictionaries {
+		if !m.Delta {
+			current[m.ID] = 0
+		}
+		current[m.ID] += inflated(m.Bytes, codec(m.Codec)) + m.Bytes
+	}
+	for _, n := range current {
+		need += n
+	}
+	return need
+}
+
+// inflated guesses what buffers decompress to: their fixed-width parts are
+// counted in full already.
+func inflated(n int64, how codec) int64 {
+	if how == uncompressed {
+		return 0
+	}
+	return 3 * n
+}
