@@ -34,6 +34,9 @@ def row_sum(snapshot: str, ranges: list[list[int]]) -> str:
 
 
 json.dump(
-    [{"hash": plan_hash(c["snapshot"], c["shards"]), "sum": row_sum(c["snapshot"], c["ranges"])} for c in json.load(sys.stdin)],
+    [
+        {"hash": plan_hash(c["snapshot"], c["shards"]), "sum": row_sum(c["snapshot"], c["ranges"])}
+        for c in json.load(sys.stdin)
+    ],
     sys.stdout,
 )
