@@ -1,49 +1,28 @@
 // Package codec sends frames over gRPC without copying them.
+//
+// An Encoder lays a record batch out as an Arrow IPC body: a list of slices that point into the frame's own memory,
+// with small pieces and paddings between them. The gRPC codec hands those slices to the transport as they are, and a
+// Message keeps the frame's lease until the transport has let go of the last of them.
 package codec
 
 import (
-	"context"
-
-	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/stats"
-
-	"github.com/headrace/headrace/storage/budget"
-	"github.com/headrace/headrace/storage/frame"
+	_ "google.golang.org/grpc/encoding/proto" // the codec that everything but a Message goes to
+	"google.golang.org/grpc/mem"
 )
 
-// Compression of the buffers in a body.
-type Compression int
-
-// None sends buffers as they are, LZ4 and Zstd compress each one.
-const (
-	None Compression = iota
-	LZ4
-	Zstd
-)
-
-// Conns keeps the messages that gRPC still holds, by connection.
-type Conns struct{ stats.Handler }
-
-// Encoder turns record batches into bodies.
-type Encoder struct{}
-
-// Body is an encoded record batch without its application metadata.
-type Body struct{}
-
-// Message is one FlightData message.
-type Message struct{}
-
-func Codec() encoding.CodecV2                                              { panic("unfinished") }
-func NewConns() *Conns                                                     { panic("unfinished") }
-func (c *Conns) Queued() (messages int, bytes int64)                       { panic("unfinished") }
-func SchemaMessage(schema, descriptor []byte) *Message                     { panic("unfinished") }
-func NewEncoder(c Compression, pool *frame.Pool, g *budget.Grant) *Encoder { panic("unfinished") }
-func (e *Encoder) Encode(rec arrow.RecordBatch) (*Body, error)             { panic("unfinished") }
-func (b *Body) Size() int                                                  { panic("unfinished") }
-func (b *Body) Copied() int                                                { panic("unfinished") }
-func (b *Body) Release()                                                   { panic("unfinished") }
-func (b *Body) Message(ctx context.Context, meta []byte, lease *frame.Lease) *Message {
-	panic("unfinished")
+// Codec returns the codec for grpc.ForceServerCodecV2. A *Message becomes its header bytes followed by the slices of
+// its body, uncopied; every other type is left to gRPC's "proto" codec, so one server can offer other services too.
+func Codec() encoding.CodecV2 {
+	return codec{encoding.GetCodecV2("proto")}
 }
-func (m *Message) Release() { panic("unfinished") }
+
+type codec struct{ encoding.CodecV2 }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(*Message); ok {
+		return m.lend()
+	}
+	return c.CodecV2.Marshal(v)
+}
