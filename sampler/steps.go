@@ -15,6 +15,7 @@ var ErrShort = errors.New("fewer rows than one batch")
 // Tail says what becomes of the rows after the last full batch.
 type Tail int
 
+// What the rows after the last full batch can become.
 const (
 	Keep Tail = iota // they are a last, shorter step
 	Drop             // they are left out, and counted

@@ -66,7 +66,7 @@ func Dial(uri string, o Options) (*Client, error) {
 	}
 	conn, err := grpc.NewClient(to.target, options...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrURI, err)
+		return nil, fmt.Errorf("%w: %w", ErrURI, err)
 	}
 	return &Client{conn: conn, rpc: flight.NewFlightServiceClient(conn)}, nil
 }

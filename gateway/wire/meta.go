@@ -92,7 +92,7 @@ func (m ListedMeta) Marshal() []byte { return marshal(m) }
 func ParseMeta[M BatchMeta | InfoMeta | EndpointMeta | ListedMeta](b []byte) (M, error) {
 	var m M
 	if err := json.Unmarshal(b, &m); err != nil {
-		return m, fmt.Errorf("%w: metadata of another kind: %v", ErrRequest, err)
+		return m, fmt.Errorf("%w: metadata of another kind: %w", ErrRequest, err)
 	}
 	return m, nil
 }

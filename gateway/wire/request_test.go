@@ -185,7 +185,7 @@ func TestUnknownFieldsAreAnswered(t *testing.T) {
 		"world": `here it is called "world_size"`, "shuffle_seed": `here it is called "seed"`,
 		"batchsize": `here it is called "batch_size"`, "columns_to_read": `here it is called "columns"`,
 		"num_canonical_nodes": `here it is called "groups"`, "BatchSize": `here it is called "batch_size"`,
-		"datset": `did you mean "dataset"?`, "coulmns": `did you mean "columns"?`, "RANK": `did you mean "rank"?`,
+		"datset": `did you mean "dataset"?`, "clumns": `did you mean "columns"?`, "RANK": `did you mean "rank"?`,
 		"batch-size": `did you mean "batch_size"?`, "zzzzzzzz": "fields are dataset, snapshot, columns",
 		strings.Repeat("é", 300): "fields are dataset",
 	} {
