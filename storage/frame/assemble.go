@@ -1,0 +1,104 @@
+package frame
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/headrace/headrace/storage/budget"
+)
+
+// MaxFrame is the most bytes that one frame should hold; what decodes to more is cut by rows.
+const MaxFrame = 64 << 20
+
+// Assemble copies the rows of the pieces, in order, into one exact region
+// charged to g as k, and publishes it as one frame of schema s. Only the bytes
+// of those rows are read. In the frame arrays have offset 0, buffers begin on
+// multiples of 64 bytes, padding and unused bits are zero, and there is a
+// bitmap only where there are nulls.
+//
+// Errors about a column name it and wrap ErrCorrupt, ErrOverflow,
+// ErrUnsupported or what reading it returned; memory is budget.ErrExhausted.
+func (p *Pool) Assemble(g *budget.Grant, k budget.Kind, s *arrow.Schema, pieces []Piece) (*Lease, error) {
+	nodes, rows, err := planAll(s, pieces)
+	if err != nil {
+		return nil, err
+	}
+	size := total(nodes)
+	if size > largest/2 {
+		return nil, fmt.Errorf("frame: %d rows: %w", rows, budget.ErrTooLarge)
+	}
+	region, err := p.Alloc(g, k, int(size))
+	if err != nil {
+		return nil, err
+	}
+	batch, err := fillAll(s, nodes, rows, memory.NewBufferBytes(region.Bytes()))
+	if err != nil {
+		region.Free()
+		return nil, err
+	}
+	return p.Publish(batch, region), nil
+}
+
+// Measure returns how many bytes Assemble would ask of Alloc.
+func Measure(s *arrow.Schema, pieces []Piece) (int64, error) {
+	nodes, _, err := planAll(s, pieces)
+	return total(nodes), err
+}
+
+// planAll plans one node for each field.
+func planAll(s *arrow.Schema, pieces []Piece) (nodes []*node, rows int64, err error) {
+	for _, piece := range pieces {
+		if piece.From < 0 || piece.To < piece.From {
+			return nil, 0, fmt.Errorf("frame: rows %d to %d", piece.From, piece.To)
+		}
+		if len(piece.Columns) != s.NumFields() {
+			return nil, 0, fmt.Errorf("frame: %d columns, the schema has %d", len(piece.Columns), s.NumFields())
+		}
+		rows = plus(rows, piece.To-piece.From)
+	}
+	var p planner
+	for i, f := range s.Fields() {
+		var spans []span
+		for j := range pieces {
+			if piece := &pieces[j]; piece.From < piece.To {
+				spans = append(spans, span{&piece.Columns[i], piece.From, piece.To - piece.From})
+			}
+		}
+		n, err := p.plan(f.Name, f.Type, spans)
+		if err != nil {
+			return nil, 0, err
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, rows, nil
+}
+
+func total(nodes []*node) (sum int64) {
+	for _, n := range nodes {
+		sum = plus(sum, n.bytes())
+	}
+	return sum
+}
+
+// fillAll copies the nodes' rows into base and makes a batch of them.
+func fillAll(s *arrow.Schema, nodes []*node, rows int64, base *memory.Buffer) (arrow.RecordBatch, error) {
+	f := filler{base: base}
+	columns := make([]arrow.Array, 0, len(nodes))
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	for _, n := range nodes {
+		data, err := f.fill(n)
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, array.MakeFromData(data))
+		data.Release()
+	}
+	return array.NewRecordBatch(s, columns, rows), nil
+}

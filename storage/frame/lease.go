@@ -1,0 +1,95 @@
+package frame
+
+import (
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// frame is one record batch in one region. It lives as long as any of its leases.
+type frame struct {
+	pool   *Pool
+	batch  arrow.RecordBatch
+	region *Region
+	leases atomic.Int64
+}
+
+// Lease is one holder's claim on a frame. Each holder takes its own with
+// Share and gives it back with Release, once.
+type Lease struct {
+	frame    *frame
+	released atomic.Bool
+}
+
+// Publish makes a frame of batch, whose buffers must all lie in r, and returns
+// its first lease. It takes over the caller's claims on both; neither may change afterwards.
+func (p *Pool) Publish(batch arrow.RecordBatch, r *Region) *Lease {
+	f := &frame{pool: p, batch: batch, region: r}
+	p.mu.Lock()
+	p.stats.Frames++
+	p.mu.Unlock()
+	f.leases.Store(1)
+	return f.lease()
+}
+
+// lease makes a lease that is already counted in f.leases.
+func (f *frame) lease() *Lease {
+	l := &Lease{frame: f}
+	f.pool.mu.Lock()
+	f.pool.stats.Leases++
+	f.pool.mu.Unlock()
+	f.pool.traces.add(l)
+	return l
+}
+
+// Batch returns the frame's batch. It must not be used after Release of this
+// lease, nor retained: arrow's own counts do not keep the memory.
+func (l *Lease) Batch() arrow.RecordBatch {
+	l.mustLive()
+	return l.frame.batch
+}
+
+// Bytes returns the memory that the frame holds, as charged.
+func (l *Lease) Bytes() int64 { return int64(len(l.frame.region.mem)) }
+
+// Share returns another lease on the same frame.
+func (l *Lease) Share() *Lease {
+	l.mustLive()
+	for {
+		n := l.frame.leases.Load()
+		if n == 0 {
+			panic("frame: share of a frame that is gone")
+		}
+		if l.frame.leases.CompareAndSwap(n, n+1) {
+			return l.frame.lease()
+		}
+	}
+}
+
+// Release ends the claim; the last one frees the frame's memory. Releasing
+// again does nothing, from any goroutine.
+func (l *Lease) Release() {
+	if l.released.Swap(true) {
+		return
+	}
+	f := l.frame
+	f.pool.traces.remove(l)
+	last := f.leases.Add(-1) == 0
+	if last {
+		f.batch.Release()
+		f.region.Free()
+	}
+	f.pool.mu.Lock()
+	f.pool.stats.Leases--
+	if last {
+		f.pool.stats.Frames--
+	}
+	f.pool.mu.Unlock()
+}
+
+// mustLive panics on a released lease: its memory may by now hold other people's rows.
+func (l *Lease) mustLive() {
+	if l.released.Load() {
+		panic("frame: use of a released lease")
+	}
+}
