@@ -60,8 +60,10 @@ func (s *server) ListFlights(c *flight.Criteria, out flight.FlightService_ListFl
 	if string(c.GetExpression()) == "refused" {
 		return status.Error(codes.Unauthenticated, "who are you")
 	}
-	sound := &flight.FlightInfo{FlightDescriptor: named("team/a"), Schema: bytesOf(schema),
-		AppMetadata: wire.ListedMeta{Rows: 7, Bytes: 70, Shards: 2, Format: "parquet", Skipped: 1}.Marshal()}
+	sound := &flight.FlightInfo{
+		FlightDescriptor: named("team/a"), Schema: bytesOf(schema),
+		AppMetadata: wire.ListedMeta{Rows: 7, Bytes: 70, Shards: 2, Format: "parquet", Skipped: 1}.Marshal(),
+	}
 	broken := &flight.FlightInfo{FlightDescriptor: named("b"), AppMetadata: wire.ListedMeta{Error: "mixed formats"}.Marshal()}
 	return errors.Join(out.Send(sound), out.Send(broken))
 }
@@ -215,8 +217,12 @@ func TestPlanAndSchema(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		want := &Info{info.Schema, wire.InfoMeta{Plan: "p", Rows: 7, Steps: 2}, 7, -1, true,
-			[]Endpoint{{[]byte("good"), wire.EndpointMeta{Shard: "k", Rows: 7}}, {[]byte("late"), wire.EndpointMeta{}}}}
+		want := &Info{
+			info.Schema,
+			wire.InfoMeta{Plan: "p", Rows: 7, Steps: 2},
+			7, -1, true,
+			[]Endpoint{{[]byte("good"), wire.EndpointMeta{Shard: "k", Rows: 7}}, {[]byte("late"), wire.EndpointMeta{}}},
+		}
 		if !reflect.DeepEqual(info, want) || !info.Schema.Equal(schema) {
 			t.Errorf("%s: %+v", name, info)
 		}
@@ -383,8 +389,10 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
