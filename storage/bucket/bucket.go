@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -36,7 +37,8 @@ type Pin string
 // it; nothing outside it can be reached, by whatever name or link.
 type Bucket struct {
 	root    *os.Root
-	escapes error // what root says when a name leads out of it
+	escapes error  // what root says when a name leads out of it
+	under   string // what is put before every key: empty, or ends in a slash
 }
 
 // Open opens the folder root: a path or a file:// URL.
@@ -75,6 +77,30 @@ func localPath(root string) (string, error) {
 	return u.Path, nil
 }
 
+// Base returns the name of the folder that root, as for Open, leads to: the
+// last part of its absolute path.
+func Base(root string) (string, error) {
+	p, err := localPath(root)
+	if err != nil {
+		return "", err
+	}
+	abs, err := filepath.Abs(p)
+	if err != nil {
+		return "", fmt.Errorf("name of folder %q: %w", root, err)
+	}
+	return filepath.Base(abs), nil
+}
+
+// Under returns b seen from one of its folders: keys are relative to it, links
+// may still lead anywhere in b. It is closed with b.
+func (b *Bucket) Under(folder string) *Bucket {
+	view := *b
+	if folder != "" {
+		view.under += strings.TrimSuffix(folder, "/") + "/"
+	}
+	return &view
+}
+
 // Close closes the folder; open objects stay usable.
 func (b *Bucket) Close() error { return b.root.Close() }
 
@@ -90,14 +116,14 @@ func (b *Bucket) Open(ctx context.Context, key string, pin Pin) (*Object, error)
 	if !validKey(key) {
 		return nil, &refusal{key, ErrOutside}
 	}
-	info, err := b.root.Stat(key)
+	info, err := b.root.Stat(b.under + key)
 	if err != nil {
 		return nil, b.openError(key, err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %q is a %s", ErrNotRegular, key, kind(info.Mode()))
 	}
-	f, err := b.root.OpenFile(key, openFlags, 0)
+	f, err := b.root.OpenFile(b.under+key, openFlags, 0)
 	if err != nil {
 		return nil, b.openError(key, err)
 	}

@@ -241,6 +241,28 @@ func TestOpenRoot(t *testing.T) {
 	}
 }
 
+func TestUnder(t *testing.T) {
+	b, root := world(t)
+	put(t, filepath.Join(root, "x/y/one"), "1")
+	must(t, os.Symlink("../../a.parquet", filepath.Join(root, "x/y/up")))
+	must(t, os.Symlink("../../../data-secret/s.parquet", filepath.Join(root, "x/y/out")))
+	for _, v := range []*Bucket{b.Under("x/y"), b.Under("x/").Under("y/")} {
+		keys, all := list(t, v, "")
+		if !slices.Equal(keys, []string{"one", "out", "up"}) || all["up"].Err != nil || !errors.Is(all["out"].Err, ErrOutside) {
+			t.Errorf("listed %+v", all)
+		}
+		if o := open(t, v, "up", all["up"].Pin); o.Key() != "up" || o.Size() != 10 {
+			t.Errorf("opened %s of %d bytes", o.Key(), o.Size())
+		}
+		if _, err := v.Open(t.Context(), "../../a.parquet", ""); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v, want ErrNotFound", err)
+		}
+	}
+	if name, err := Base("file://" + root + "/x/../x/"); err != nil || name != "x" {
+		t.Errorf("base is %q, %v", name, err)
+	}
+}
+
 func TestReadAt(t *testing.T) {
 	b, _ := world(t)
 	o := open(t, b, "a.parquet", "")

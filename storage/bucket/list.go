@@ -33,7 +33,7 @@ func (b *Bucket) List(ctx context.Context, prefix string, yield func(Attrs) erro
 	if !fs.ValidPath(dir) || strings.ContainsRune(prefix, 0) {
 		return fmt.Errorf("list %q: %w", prefix, ErrOutside)
 	}
-	root, err := b.root.OpenRoot(dir)
+	root, err := b.root.OpenRoot(b.under + dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (b *Bucket) attrs(root *os.Root, key string, e fs.DirEntry) (Attrs, error) 
 	var info fs.FileInfo
 	var err error
 	if link {
-		info, err = b.root.Stat(key)
+		info, err = b.root.Stat(b.under + key)
 	} else {
 		info, err = root.Lstat(e.Name())
 	}
