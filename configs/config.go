@@ -158,10 +158,13 @@ func (l *loader) problemAt(where, key, format string, args ...any) {
 		return
 	}
 	l.wrong[key] = true
-	if where != "" {
-		where += ": "
+	line := ""
+	for _, part := range []string{where, key} {
+		if part != "" {
+			line += part + ": "
+		}
 	}
-	l.problems = append(l.problems, where+key+": "+fmt.Sprintf(format, args...))
+	l.problems = append(l.problems, line+fmt.Sprintf(format, args...))
 }
 
 // set takes the text of one key from the file, the environment or the command line. The key may be shown with the number

@@ -12,8 +12,8 @@ const environPrefix = "HEADRACE_"
 // foreign are variables with our prefix that are no keys: they belong to the clients and to development.
 var foreign = []string{"HEADRACE_TOKEN", "HEADRACE_PYTHON", "HEADRACE_CORPORA"}
 
-// linked matches the variables that Kubernetes and Docker set for a service whose name starts with "headrace".
-var linked = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// linked matches what Kubernetes and Docker set for a service whose name starts with "headrace".
+var linked = regexp.MustCompile(`^[A-Z0-9_]+_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|_PORT=\w+://`)
 
 // environName is the variable that sets a key: HEADRACE_AUTH_ISSUER for auth.issuer.
 func environName(key string) string {
@@ -25,10 +25,10 @@ func environName(key string) string {
 func (l *loader) environ(environ []string) {
 	for _, line := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(line, "=")
-		if !strings.HasPrefix(name, environPrefix) || text == "" || slices.Contains(foreign, name) || linked.MatchString(name) {
+		if !strings.HasPrefix(name, environPrefix) || text == "" || slices.Contains(foreign, name) || linked.MatchString(line) {
 			continue
 		}
-		i := slices.IndexFunc(keys, func(k key) bool { return k.kind != itemList && !k.inList() && environName(k.name) == name })
+		i := slices.IndexFunc(keys, func(k key) bool { return !k.inList() && environName(k.name) == name })
 		switch {
 		case i < 0:
 			l.problems = append(l.problems, name+": no such key"+environHint(name))

@@ -31,11 +31,11 @@ func environHint(name string) string {
 	var known []string
 	for _, k := range keys {
 		if k.scalar() {
-			known = append(known, environName(k.name))
+			known = append(known, strings.TrimPrefix(environName(k.name), environPrefix))
 		}
 	}
-	if near := nearest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean %s?", near)
+	if near := nearest(strings.TrimPrefix(name, environPrefix), known); near != "" {
+		return fmt.Sprintf("; did you mean %s?", environPrefix+near)
 	}
 	return ""
 }
