@@ -103,8 +103,10 @@ func TestMintedTokensVerify(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	token := must(Mint(Minting{KeyFile: file(t, "s", testSecret), Algorithm: "HS256", Issuer: issuer, Audience: audience,
-		Tenant: "t", TTL: time.Minute, Now: c.now}))
+	token := must(Mint(Minting{
+		KeyFile: file(t, "s", testSecret), Algorithm: "HS256", Issuer: issuer, Audience: audience,
+		Tenant: "t", TTL: time.Minute, Now: c.now,
+	}))
 	if p := accepted(t, verifier(t, c), token); len(p.Grants) != 0 || p.Subject != "" {
 		t.Errorf("%+v", p)
 	}

@@ -91,8 +91,10 @@ func TestB44PublicKeyIsNoSecret(t *testing.T) {
 			token := sign(object{"alg": "HS256"}, good(nil), secret)
 			refused(t, alone, token)
 			refused(t, beside, token)
-			_, err := NewJWT(Options{Issuer: issuer, Audience: audience,
-				Keys: []Key{{Algorithm: "HS256", File: file(t, "oops", secret)}}})
+			_, err := NewJWT(Options{
+				Issuer: issuer, Audience: audience,
+				Keys: []Key{{Algorithm: "HS256", File: file(t, "oops", secret)}},
+			})
 			if !errors.Is(err, ErrKey) {
 				t.Errorf("%s, %s as the secret file: %v", name, what, err)
 			}
@@ -206,7 +208,8 @@ func TestCacheForgetsExpiredTokens(t *testing.T) {
 	c := &clock{start}
 	v := verifier(t, c)
 	token := hs256(good(object{"exp": start.Add(10 * time.Second).Unix()}))
-	if accepted(t, v, token) != accepted(t, v, token) {
+	first := accepted(t, v, token)
+	if accepted(t, v, token) != first {
 		t.Error("verified twice")
 	}
 	c.t = start.Add(39 * time.Second)

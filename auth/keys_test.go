@@ -74,11 +74,16 @@ func TestMintReadsEveryPrivateKeyForm(t *testing.T) {
 		algorithm string
 		text      []byte
 	}{
-		{"RS256", privatePEM(rs)}, {"RS256", block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rs))},
-		{"ES256", privatePEM(es)}, {"ES256", sec1}, {"ES256", append(block("EC PARAMETERS", []byte{6, 0}), sec1...)},
+		{"RS256", privatePEM(rs)},
+		{"RS256", block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rs))},
+		{"ES256", privatePEM(es)},
+		{"ES256", sec1},
+		{"ES256", append(block("EC PARAMETERS", []byte{6, 0}), sec1...)},
 	} {
-		token, err := Mint(Minting{KeyFile: file(t, "key", c.text), Algorithm: c.algorithm, Issuer: issuer, Audience: audience,
-			Tenant: "t", TTL: time.Hour, Now: func() time.Time { return start }})
+		token, err := Mint(Minting{
+			KeyFile: file(t, "key", c.text), Algorithm: c.algorithm, Issuer: issuer, Audience: audience,
+			Tenant: "t", TTL: time.Hour, Now: func() time.Time { return start },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-//go:generate go run generate.go
+//go:generate env WRITE_REFERENCE=1 go test -count=1 -run TestReferenceIsFresh .
 
 // Config is everything an operator sets. The table of keys says what each value means.
 type Config struct {

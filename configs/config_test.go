@@ -41,7 +41,7 @@ func load(t testing.TB, text string, environ ...string) (*Config, []string) {
 }
 
 func TestSample(t *testing.T) {
-	c, problems := load(t, Sample)
+	c, problems := load(t, sample(t))
 	if problems != nil {
 		t.Fatal(problems)
 	}
@@ -67,7 +67,7 @@ func TestSample(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
 	for _, k := range keys {
-		if k.served() && !strings.Contains(Sample, k.name[strings.LastIndexByte(k.name, '.')+1:]+":") {
+		if k.served() && !strings.Contains(sample(t), k.name[strings.LastIndexByte(k.name, '.')+1:]+":") {
 			t.Errorf("the sample lacks %s", k.name)
 		}
 	}
@@ -224,9 +224,12 @@ func TestAuthMustBeSaid(t *testing.T) {
 		t.Errorf("without a file: %v", err)
 	}
 	for _, s := range []Source{
-		{Flags: map[string]string{"auth.issuer": "x"}}, {Keys: []Key{{Algorithm: "HS256", File: "k"}}},
-		{Environ: []string{"HEADRACE_AUTH_AUDIENCE=x"}}, {Flags: map[string]string{"auth.mode": "nobody"}},
-		{Flags: map[string]string{"listen": "0.0.0.0:0"}}, {Flags: map[string]string{"listen": ":8815", "tls.cert": "c", "tls.key": "k"}},
+		{Flags: map[string]string{"auth.issuer": "x"}},
+		{Keys: []Key{{Algorithm: "HS256", File: "k"}}},
+		{Environ: []string{"HEADRACE_AUTH_AUDIENCE=x"}},
+		{Flags: map[string]string{"auth.mode": "nobody"}},
+		{Flags: map[string]string{"listen": "0.0.0.0:0"}},
+		{Flags: map[string]string{"listen": ":8815", "tls.cert": "c", "tls.key": "k"}},
 	} {
 		if c, err := Load(s); err == nil {
 			t.Errorf("%+v gives %+v", s, c)
@@ -349,7 +352,7 @@ func TestFlagsWin(t *testing.T) {
 
 // FuzzLoad reads any text: it never panics and never takes a file that does not say who may ask.
 func FuzzLoad(f *testing.F) {
-	f.Add(Sample)
+	f.Add(sample(f))
 	f.Fuzz(func(t *testing.T, text string) {
 		l := newLoader()
 		l.file, l.folder = "f", "/d"

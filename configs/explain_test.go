@@ -2,21 +2,9 @@ package configs
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 )
-
-func TestReferenceIsFresh(t *testing.T) {
-	var want bytes.Buffer
-	if err := Reference(&want); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("../docs/configuration.md")
-	if err != nil || !bytes.Equal(got, want.Bytes()) {
-		t.Errorf("docs/configuration.md is stale (%v); run: go generate ./configs", err)
-	}
-}
 
 func TestExplain(t *testing.T) {
 	var b bytes.Buffer

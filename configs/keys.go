@@ -22,74 +22,120 @@ type key struct {
 
 // keys is the table. Its order is that of the explanation and the reference.
 var keys = []key{
-	{name: "listen", kind: anAddress, standard: "127.0.0.1:8815",
+	{
+		name: "listen", kind: anAddress, standard: "127.0.0.1:8815",
 		about: "Where clients connect: `HOST:PORT`, or `unix:/PATH` for a socket file. Port 0 picks a free one; without a host the gateway listens on all interfaces.",
-		at:    func(c *Config) any { return &c.Listen }},
-	{name: "admin", kind: anAddress, standard: "127.0.0.1:9464",
+		at:    func(c *Config) any { return &c.Listen },
+	},
+	{
+		name: "admin", kind: anAddress, standard: "127.0.0.1:9464",
 		about: "Where `/healthz`, `/readyz` and `/metrics` are served in plain HTTP, without tokens: `HOST:PORT`. No rows and no tokens pass here, but names of tenants do.",
-		at:    func(c *Config) any { return &c.Admin }},
-	{name: "insecure", kind: aBool, standard: "false",
+		at:    func(c *Config) any { return &c.Admin },
+	},
+	{
+		name: "insecure", kind: aBool, standard: "false",
 		about: "Allow plaintext, and mode `none`, on addresses that other machines can reach.",
-		at:    func(c *Config) any { return &c.Insecure }},
-	{name: "tls.cert", kind: aPath, about: "Certificate chain, PEM. Read again when it changes.",
-		at: func(c *Config) any { return &c.TLS.Cert }},
-	{name: "tls.key", kind: aPath, about: "Private key of the certificate, PEM. Read again when it changes.",
-		at: func(c *Config) any { return &c.TLS.Key }},
+		at:    func(c *Config) any { return &c.Insecure },
+	},
+	{
+		name: "tls.cert", kind: aPath, about: "Certificate chain, PEM. Read again when it changes.",
+		at: func(c *Config) any { return &c.TLS.Cert },
+	},
+	{
+		name: "tls.key", kind: aPath, about: "Private key of the certificate, PEM. Read again when it changes.",
+		at: func(c *Config) any { return &c.TLS.Key },
+	},
 	{name: "tls.client_ca", kind: aPath, about: "Certificates that clients must present."},
-	{name: "memory", kind: aSize, shown: "half of the container's limit, else a quarter of the machine",
+	{
+		name: "memory", kind: aSize, shown: "half of the container's limit, else a quarter of the machine",
 		about: "The most memory that the gateway's data may take, at least 128MiB. An eighth of it, at least 64MiB, is kept for everything else.",
-		at:    func(c *Config) any { return &c.Memory }},
+		at:    func(c *Config) any { return &c.Memory },
+	},
 
-	{name: "auth.mode", kind: aText, one: []string{"jwt", "none"}, soon: []string{"mtls"},
+	{
+		name: "auth.mode", kind: aText, one: []string{"jwt", "none"}, soon: []string{"mtls"},
 		about: "Who may ask: `jwt` believes signed tokens; `none` lets everybody read everything as tenant `local`. A configuration file must say.",
-		at:    func(c *Config) any { return &c.Auth.Mode }},
-	{name: "auth.issuer", kind: aText, about: "The `iss` of the tokens. Required in mode `jwt`.",
-		at: func(c *Config) any { return &c.Auth.Issuer }},
-	{name: "auth.audience", kind: aText, about: "What `aud` of the tokens must be or contain. Required in mode `jwt`.",
-		at: func(c *Config) any { return &c.Auth.Audience }},
-	{name: "auth.keys", kind: itemList, about: "The keys that tokens may be signed with; at least one in mode `jwt`. Files are read again when they change.",
-		at: func(c *Config) any { return &c.Auth.Keys }},
-	{name: "auth.keys[].algorithm", kind: aText, one: []string{"HS256", "RS256", "ES256", "EdDSA"},
+		at:    func(c *Config) any { return &c.Auth.Mode },
+	},
+	{
+		name: "auth.issuer", kind: aText, about: "The `iss` of the tokens. Required in mode `jwt`.",
+		at: func(c *Config) any { return &c.Auth.Issuer },
+	},
+	{
+		name: "auth.audience", kind: aText, about: "What `aud` of the tokens must be or contain. Required in mode `jwt`.",
+		at: func(c *Config) any { return &c.Auth.Audience },
+	},
+	{
+		name: "auth.keys", kind: itemList, about: "The keys that tokens may be signed with; at least one in mode `jwt`. Files are read again when they change.",
+		at: func(c *Config) any { return &c.Auth.Keys },
+	},
+	{
+		name: "auth.keys[].algorithm", kind: aText, one: []string{"HS256", "RS256", "ES256", "EdDSA"},
 		about: "The one algorithm that this key is used for, whatever a token says.",
-		at:    func(c *Config) any { return &last(c.Auth.Keys).Algorithm }},
-	{name: "auth.keys[].file", kind: aPath,
+		at:    func(c *Config) any { return &last(c.Auth.Keys).Algorithm },
+	},
+	{
+		name: "auth.keys[].file", kind: aPath,
 		about: "For HS256 the secret: the file's bytes less one final newline, at least 32. For the others a public key or a certificate, PEM.",
-		at:    func(c *Config) any { return &last(c.Auth.Keys).File }},
-	{name: "auth.keys[].kid", kind: aText, about: "Use this key only for tokens with this `kid`, or none. Empty: for all.",
-		at: func(c *Config) any { return &last(c.Auth.Keys).KeyID }},
+		at:    func(c *Config) any { return &last(c.Auth.Keys).File },
+	},
+	{
+		name: "auth.keys[].kid", kind: aText, about: "Use this key only for tokens with this `kid`, or none. Empty: for all.",
+		at: func(c *Config) any { return &last(c.Auth.Keys).KeyID },
+	},
 	{name: "auth.jwks", kind: aText, about: "URL of a key set."},
-	{name: "auth.tenant_claim", kind: aText, standard: "tenant",
+	{
+		name: "auth.tenant_claim", kind: aText, standard: "tenant",
 		about: "The claim that names the tenant; dots lead into nested objects. A token without it is refused.",
-		at:    func(c *Config) any { return &c.Auth.TenantClaim }},
-	{name: "auth.grants_claim", kind: aText, standard: "headrace",
+		at:    func(c *Config) any { return &c.Auth.TenantClaim },
+	},
+	{
+		name: "auth.grants_claim", kind: aText, standard: "headrace",
 		about: "The claim that lists what may be read; dots lead into nested objects. A token without it may read nothing.",
-		at:    func(c *Config) any { return &c.Auth.GrantsClaim }},
+		at:    func(c *Config) any { return &c.Auth.GrantsClaim },
+	},
 	{name: "auth.policy", kind: aPath, about: "A file of grants by tenant and subject."},
-	{name: "auth.skew", kind: aDuration, standard: "30s",
+	{
+		name: "auth.skew", kind: aDuration, standard: "30s",
 		about: "How far the clocks of the issuer and the gateway may differ, at most 5m.",
-		at:    func(c *Config) any { return &c.Auth.Skew }},
+		at:    func(c *Config) any { return &c.Auth.Skew },
+	},
 	{name: "auth.cut_on_expiry", kind: aBool, standard: "false", about: "End streams when their token expires. Now they go on to their end."},
 
-	{name: "datasets", kind: itemList, about: "The datasets that are served.",
-		at: func(c *Config) any { return &c.Datasets }},
-	{name: "datasets[].name", kind: aText, about: "The dataset's name: segments with slashes between them, such as `imagenet/train`.",
-		at: func(c *Config) any { return &last(c.Datasets).Name }},
-	{name: "datasets[].url", kind: aLocation, about: "The folder that holds its files: a path or a `file://` URL.",
-		at: func(c *Config) any { return &last(c.Datasets).URL }},
-	{name: "datasets[].schema", kind: aText, standard: "strict", one: []string{"strict"}, soon: []string{"widen"},
+	{
+		name: "datasets", kind: itemList, about: "The datasets that are served.",
+		at: func(c *Config) any { return &c.Datasets },
+	},
+	{
+		name: "datasets[].name", kind: aText, about: "The dataset's name: segments with slashes between them, such as `imagenet/train`.",
+		at: func(c *Config) any { return &last(c.Datasets).Name },
+	},
+	{
+		name: "datasets[].url", kind: aLocation, about: "The folder that holds its files: a path or a `file://` URL.",
+		at: func(c *Config) any { return &last(c.Datasets).URL },
+	},
+	{
+		name: "datasets[].schema", kind: aText, standard: "strict", one: []string{"strict"}, soon: []string{"widen"},
 		about: "What the schemas of its files must share: `strict` means the same names and types.",
-		at:    func(c *Config) any { return &last(c.Datasets).Schema }},
-	{name: "datasets[].files", kind: textList, standard: "[]",
+		at:    func(c *Config) any { return &last(c.Datasets).Schema },
+	},
+	{
+		name: "datasets[].files", kind: textList, standard: "[]",
 		about: "Globs of the files that belong to it, such as `\"**/*.parquet\"`. Empty: every file with a known ending.",
-		at:    func(c *Config) any { return &last(c.Datasets).Files }},
-	{name: "datasets[].exclude", kind: textList, standard: "[]", about: "Globs of files that do not belong to it, whatever `files` says.",
-		at: func(c *Config) any { return &last(c.Datasets).Exclude }},
+		at:    func(c *Config) any { return &last(c.Datasets).Files },
+	},
+	{
+		name: "datasets[].exclude", kind: textList, standard: "[]", about: "Globs of files that do not belong to it, whatever `files` says.",
+		at: func(c *Config) any { return &last(c.Datasets).Exclude },
+	},
 	{name: "datasets[].partitioning", kind: aText, about: "Columns out of folder names."},
 	{name: "datasets[].arrays", kind: textList, standard: "[]", about: "The Zarr arrays that are columns."},
 	{name: "datasets[].dim", kind: aText, about: "The Zarr dimension that rows are counted along."},
 
-	{name: "refresh", kind: aDuration, standard: "30s", about: "How old a listing of a dataset's files may be: new files are seen after this time.",
-		at: func(c *Config) any { return &c.Refresh }},
+	{
+		name: "refresh", kind: aDuration, standard: "30s", about: "How old a listing of a dataset's files may be: new files are seen after this time.",
+		at: func(c *Config) any { return &c.Refresh },
+	},
 	{name: "snapshots", kind: aText, about: "A bucket that gateways share their snapshots in."},
 	{name: "snapshots_keep", kind: aDuration, standard: "2160h", about: "How long unused snapshots are kept."},
 
@@ -103,17 +149,25 @@ var keys = []key{
 	{name: "tenants", kind: aTable, standard: "{}", about: "Shares of tenants."},
 
 	{name: "limits.stall_timeout", kind: aDuration, standard: "60s", about: "How long a stream may stand still while others wait for memory."},
-	{name: "limits.drain_timeout", kind: aDuration, standard: "60s", about: "How long running streams may go on after SIGTERM.",
-		at: func(c *Config) any { return &c.Limits.DrainTimeout }},
-	{name: "limits.admission_timeout", kind: aDuration, standard: "90s", about: "How long a stream may wait for memory before it is refused.",
-		at: func(c *Config) any { return &c.Limits.AdmissionTimeout }},
+	{
+		name: "limits.drain_timeout", kind: aDuration, standard: "60s", about: "How long running streams may go on after SIGTERM.",
+		at: func(c *Config) any { return &c.Limits.DrainTimeout },
+	},
+	{
+		name: "limits.admission_timeout", kind: aDuration, standard: "90s", about: "How long a stream may wait for memory before it is refused.",
+		at: func(c *Config) any { return &c.Limits.AdmissionTimeout },
+	},
 	{name: "limits.page_bytes", kind: aSize, standard: "256MiB", about: "The largest Parquet page that is decoded."},
 
-	{name: "telemetry.otlp", kind: aText, about: "The collector that traces go to: the URL of its OTLP/gRPC port, such as `http://127.0.0.1:4317`. Empty: none.",
-		at: func(c *Config) any { return &c.Telemetry.OTLP }},
-	{name: "telemetry.log", kind: aText, standard: "info", one: []string{"debug", "info", "warn", "error"},
+	{
+		name: "telemetry.otlp", kind: aText, about: "The collector that traces go to: the URL of its OTLP/gRPC port, such as `http://127.0.0.1:4317`. Empty: none.",
+		at: func(c *Config) any { return &c.Telemetry.OTLP },
+	},
+	{
+		name: "telemetry.log", kind: aText, standard: "info", one: []string{"debug", "info", "warn", "error"},
 		about: "The least severe log lines that are written, to standard error.",
-		at:    func(c *Config) any { return &c.Telemetry.Log }},
+		at:    func(c *Config) any { return &c.Telemetry.Log },
+	},
 }
 
 // served reports whether the key does anything yet.
