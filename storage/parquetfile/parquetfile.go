@@ -1,39 +1,115 @@
 // Package parquetfile reads one format, Parquet: it describes a shard and decodes blocks of a segment into frames.
+//
+// A Parquet file is never served in place: its pages are decoded once per
+// block and set of columns. arrow-go does that behind the Scanner; what decides
+// which rows a block has, the numbers of the footer, is read and checked here.
+//
+// Errors wrap snapshot.ErrCorrupt or snapshot.ErrUnsupported and name the file
+// and what in it is wrong, except those of the store and of the ledger, which
+// pass through as they are.
 package parquetfile
 
 import (
 	"context"
+	"fmt"
+	"weak"
 
 	"github.com/headrace/headrace/schema"
-	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/bucket"
-	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
-// Describe reads the footer of obj.
-func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) { panic("unfinished") }
-
-// Scanner decodes one row group.
-type Scanner struct{}
-
-// Open begins to read one row group.
-func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (*Scanner, error) {
-	panic("unfinished")
+// facts are what a shard keeps of its file between scans: enough to read the
+// footer again, not the footer itself, which unfolds to many times its length.
+type facts struct {
+	footer int64                // its length in bytes
+	chunks []int64              // for each leaf column, the bytes of its largest chunk
+	leaves []int32              // for each column, its first leaf; then their number
+	parsed weak.Pointer[footer] // while somebody uses it, or the collector has not come by
 }
 
-// Skip passes over rows.
-func (s *Scanner) Skip(ctx context.Context, rows int64) error { panic("unfinished") }
+// Describe reads the footer of obj: its schema as it is served, with dictionary
+// and extension types made plain, and one segment per row group.
+func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) {
+	b, err := readFooter(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseFooter(obj.Key(), obj.Size(), b)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshot.Shard{
+		Key: obj.Key(), Size: obj.Size(), Pin: string(obj.Pin()), Format: snapshot.Parquet,
+		Schema: f.schema, Segments: f.segments(), Meta: f.sum, Facts: f.facts(),
+	}, nil
+}
 
-// Next decodes the next rows.
-func (s *Scanner) Next(ctx context.Context, rows int64) ([]*frame.Lease, error) { panic("unfinished") }
+func (f *footer) facts() *facts {
+	out := &facts{footer: f.length, chunks: make([]int64, f.meta.Schema.NumColumns()), parsed: weak.Make(f)}
+	for rg := range f.meta.RowGroups {
+		for col := range out.chunks {
+			out.chunks[col] = max(out.chunks[col], f.chunkBytes(rg, col))
+		}
+	}
+	root := f.meta.Schema.Root()
+	for col := range out.chunks {
+		for len(out.leaves) <= root.FieldIndexByField(f.meta.Schema.ColumnRoot(col)) {
+			out.leaves = append(out.leaves, int32(col))
+		}
+	}
+	out.leaves = append(out.leaves, int32(len(out.chunks)))
+	return out
+}
 
-// Close ends the scan.
-func (s *Scanner) Close() {}
+// reopen returns the footer that sh was described from, parsed again unless it
+// still is. A footer that is another one is the store's ErrChanged.
+func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*footer, error) {
+	known, ok := sh.Facts.(*facts)
+	if !ok || sh.Format != snapshot.Parquet {
+		return nil, fmt.Errorf("shard %q was not described as Parquet", sh.Key)
+	}
+	if f := known.parsed.Value(); f != nil {
+		return f, nil
+	}
+	b := make([]byte, known.footer)
+	if err := obj.ReadAt(ctx, b, obj.Size()-trailer-known.footer); err != nil {
+		return nil, err
+	}
+	f, err := parseFooter(obj.Key(), obj.Size(), b)
+	if err != nil {
+		return nil, err
+	}
+	if f.sum != sh.Meta {
+		return nil, fmt.Errorf("%w: %q has another footer than when it was described", bucket.ErrChanged, obj.Key())
+	}
+	return f, nil
+}
 
-// Need estimates the scratch memory of one block.
-func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 { panic("unfinished") }
-
-// BoundDecompression makes decompression of pages fail where it would outgrow
-// the size that the page claims.
-func BoundDecompression() {}
+// Need estimates the memory, in bytes, that decoding one block of a segment
+// takes beyond its frames: pages and buffers of the wanted columns, and three
+// times the block, since builders double and conversions copy. It is a guess
+// for admission; what is used is charged as it is taken.
+func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
+	const page = 1 << 20 // what writers aim at
+	known, ok := sh.Facts.(*facts)
+	seg := sh.Segments[segment]
+	if !ok || seg.Rows == 0 {
+		return 0
+	}
+	var wanted, all, need, leaves int64
+	for _, c := range known.chunks {
+		all += c
+	}
+	for _, field := range p.Schema.Fields() {
+		for _, i := range sh.Schema.FieldIndices(field.Name) {
+			for _, c := range known.chunks[known.leaves[i]:known.leaves[i+1]] {
+				wanted += c
+				need += 4 * min(c, page)
+				leaves++
+			}
+		}
+	}
+	block := float64(seg.Bytes) / float64(seg.Blocks())
+	return need + leaves*bufferSize(int(leaves)) + int64(3*block*float64(wanted)/float64(max(all, 1)))
+}

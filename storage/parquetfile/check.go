@@ -1,0 +1,185 @@
+package parquetfile
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// maxFileBytes bounds what one file may claim to decode to. Run-length codes
+// let a few hundred honest bytes stand for any number of rows; beyond this
+// their blocks could not even be listed.
+const maxFileBytes = 1 << 44
+
+// chunk is what the footer says of one column of one row group.
+type chunk struct {
+	start, size int64 // where its pages are in the file
+	values      int64 // nulls and empty lists included
+	raw         int64 // page bytes before compression
+	unencoded   int64 // bytes of its byte arrays, 0 if not said
+	codec       compress.Compression
+}
+
+// check looks at every number of the footer.
+func (f *footer) check(name string, size int64) error {
+	var rows, bytes int64
+	for rg := range f.meta.RowGroups {
+		n, b, err := f.checkRowGroup(name, rg, size)
+		if err != nil {
+			return err
+		}
+		if rows += n; rows < 0 {
+			return corrupt(name, "row group %d: num_rows %d: more rows than can be counted", rg, n)
+		}
+		if bytes += b; bytes > maxFileBytes {
+			return unsupported(name, "it claims to decode to more than %d bytes", int64(maxFileBytes))
+		}
+	}
+	if total := f.meta.NumRows; total != rows {
+		return corrupt(name, "num_rows %d, but the row groups have %d", total, rows)
+	}
+	return nil
+}
+
+func (f *footer) checkRowGroup(name string, rg int, size int64) (rows, bytes int64, err error) {
+	group := f.meta.RowGroups[rg]
+	if group == nil {
+		return 0, 0, corrupt(name, "row group %d is missing", rg)
+	}
+	rows = group.NumRows
+	if rows < 0 {
+		return 0, 0, corrupt(name, "row group %d: num_rows %d", rg, rows)
+	}
+	if have, want := len(group.Columns), f.meta.Schema.NumColumns(); have != want {
+		return 0, 0, corrupt(name, "row group %d: columns: %d of %d", rg, have, want)
+	}
+	for col := range group.Columns {
+		if err := f.checkChunk(name, rg, col, size); err != nil {
+			return 0, 0, err
+		}
+		if bytes += f.chunkBytes(rg, col); bytes > maxFileBytes {
+			return 0, 0, unsupported(name, "row group %d claims to decode to more than %d bytes", rg, int64(maxFileBytes))
+		}
+	}
+	return rows, bytes, nil
+}
+
+// checkChunk looks at the numbers of one column chunk.
+func (f *footer) checkChunk(name string, rg, col int, size int64) error {
+	leaf, c := f.meta.Schema.Column(col), f.meta.RowGroups[rg].Columns[col]
+	where := fmt.Sprintf("row group %d, column %q", rg, leaf.Path())
+	switch {
+	case c == nil:
+		return corrupt(name, "%s is missing", where)
+	case c.CryptoMetadata != nil:
+		return unsupported(name, "%s is encrypted", where)
+	case c.FilePath != nil && *c.FilePath != "":
+		return unsupported(name, "%s is in another file, file_path %q", where, *c.FilePath)
+	case c.MetaData == nil:
+		return corrupt(name, "%s: meta_data is missing", where)
+	case parquet.Type(c.MetaData.Type) != leaf.PhysicalType():
+		return corrupt(name, "%s: type %s, the schema says %s", where, c.MetaData.Type, leaf.PhysicalType())
+	}
+	k, rows := f.chunk(rg, col), f.meta.RowGroups[rg].NumRows
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{
+		{"data_page_offset", c.MetaData.DataPageOffset},
+		{"dictionary_page_offset", c.MetaData.GetDictionaryPageOffset()},
+		{"total_compressed_size", k.size},
+		{"total_uncompressed_size", k.raw},
+		{"num_values", k.values},
+		{"unencoded_byte_array_data_bytes", k.unencoded},
+	} {
+		if field.value < 0 {
+			return corrupt(name, "%s: %s %d", where, field.name, field.value)
+		}
+	}
+	end := size - trailer - f.length
+	// A page has a header of 8 bytes or more, and at most 2³¹ values and bytes.
+	room := k.size/8 + 1
+	switch nested := leaf.MaxRepetitionLevel() > 0; {
+	case k.size > end || k.start > end-k.size:
+		return corrupt(name, "%s: pages at %d, %d bytes long, in a file with %d bytes of data", where, k.start, k.size, end)
+	case !nested && k.values != rows:
+		return corrupt(name, "%s: num_values %d, num_rows %d", where, k.values, rows)
+	case nested && (k.values < rows || rows == 0 && k.values > 0):
+		return corrupt(name, "%s: num_values %d, num_rows %d", where, k.values, rows)
+	case k.values/math.MaxInt32 > room:
+		return corrupt(name, "%s: num_values %d in %d bytes", where, k.values, k.size)
+	case k.raw/math.MaxInt32 > room:
+		return corrupt(name, "%s: total_uncompressed_size %d from %d bytes", where, k.raw, k.size)
+	}
+	return nil
+}
+
+// chunk reads the footer's numbers on column col of row group rg.
+func (f *footer) chunk(rg, col int) chunk {
+	m := f.meta.RowGroups[rg].Columns[col].MetaData
+	k := chunk{
+		start: m.DataPageOffset, size: m.TotalCompressedSize, values: m.NumValues, raw: m.TotalUncompressedSize,
+		codec: compress.Compression(m.Codec),
+	}
+	if d := m.GetDictionaryPageOffset(); d > 0 && d < k.start {
+		k.start = d
+	}
+	if s := m.SizeStatistics; s != nil && s.UnencodedByteArrayDataBytes != nil {
+		k.unencoded = *s.UnencodedByteArrayDataBytes
+	}
+	return k
+}
+
+// segments returns a segment for every row group. Its Bytes are the sum of
+// chunkBytes over all columns of the file.
+func (f *footer) segments() []snapshot.Segment {
+	out := make([]snapshot.Segment, len(f.meta.RowGroups))
+	for rg, group := range f.meta.RowGroups {
+		out[rg].Rows = group.NumRows
+		for col := range group.Columns {
+			out[rg].Bytes += f.chunkBytes(rg, col)
+		}
+	}
+	return out
+}
+
+// chunkBytes says how large a column chunk is: the largest of
+//
+//   - total_uncompressed_size: what its pages hold before compression,
+//   - num_values × the width of its physical type: 4 bytes for INT32 and
+//     FLOAT, 8 for INT64 and DOUBLE, 12 for INT96, type_length for
+//     FIXED_LEN_BYTE_ARRAY, 0 for BOOLEAN and BYTE_ARRAY,
+//   - unencoded_byte_array_data_bytes, where the column has size statistics.
+//
+// The last two see through dictionaries. These numbers decide where blocks
+// begin, and with that the order of rows: they can never change. A product or
+// sum beyond 2⁵⁰ stops there; such a file is refused anyway.
+func (f *footer) chunkBytes(rg, col int) int64 {
+	const most = 1 << 50
+	k := f.chunk(rg, col)
+	fixed := int64(most)
+	if w := fixedWidth(f.meta.Schema.Column(col).PhysicalType(), f.meta.Schema.Column(col).TypeLength()); w == 0 || k.values < most/w {
+		fixed = k.values * w
+	}
+	return min(max(k.raw, fixed, k.unencoded), most)
+}
+
+// fixedWidth returns the bytes that a value of the type has, 0 if that varies
+// or is less than one.
+func fixedWidth(t parquet.Type, length int) int64 {
+	switch t {
+	case parquet.Types.Int32, parquet.Types.Float:
+		return 4
+	case parquet.Types.Int64, parquet.Types.Double:
+		return 8
+	case parquet.Types.Int96:
+		return 12
+	case parquet.Types.FixedLenByteArray:
+		return int64(max(length, 0))
+	}
+	return 0
+}

@@ -1,0 +1,139 @@
+package parquetfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+const (
+	// trailer is the length of a file's last bytes: the footer's length and a magic word.
+	trailer = 8
+	// firstRead is how much of a file's end is read at once, in the hope that
+	// the footer is in it.
+	firstRead = 16 << 10
+	// maxFooter bounds what a length that nobody can check may make us read.
+	maxFooter = 256 << 20
+)
+
+// footer is a parsed footer. It is shared by scanners and never changes.
+type footer struct {
+	sum    [sha256.Size]byte // of its bytes
+	length int64             // in bytes
+	meta   *metadata.FileMetaData
+	schema *arrow.Schema // as served
+	origin *arrow.Schema // as the writer had it in memory; nil if it does not say
+}
+
+// corrupt makes the error of a file that is not what it claims to be.
+func corrupt(name, format string, args ...any) error {
+	return fmt.Errorf("%w: parquet file %q: %w", snapshot.ErrCorrupt, name, fmt.Errorf(format, args...))
+}
+
+// unsupported makes the error of a file that asks for what we cannot do.
+func unsupported(name, format string, args ...any) error {
+	return fmt.Errorf("%w: parquet file %q: %w", snapshot.ErrUnsupported, name, fmt.Errorf(format, args...))
+}
+
+// guard runs f, which calls into arrow-go, and turns its panics into errors:
+// on foreign bytes it has more than a few. What it decodes lies outside the Go
+// heap, where a stray access is a fault and not a panic unless asked for.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			if cause, ok := r.(error); ok {
+				err = fmt.Errorf("decoder gave up: %w", cause)
+			} else {
+				err = fmt.Errorf("decoder gave up: %v", r)
+			}
+		}
+	}()
+	return f()
+}
+
+// readFooter returns the bytes of obj's footer, once its length and the magic
+// word behind it have been checked.
+func readFooter(ctx context.Context, obj *bucket.Object) ([]byte, error) {
+	name, size := obj.Key(), obj.Size()
+	if size < trailer+4 {
+		return nil, corrupt(name, "%d bytes are too few for a Parquet file", size)
+	}
+	tail := make([]byte, min(size, firstRead))
+	if err := obj.ReadAt(ctx, tail, size-int64(len(tail))); err != nil {
+		return nil, err
+	}
+	length, err := footerLength(name, size, tail[len(tail)-trailer:])
+	if err != nil {
+		return nil, err
+	}
+	if have := int64(len(tail)) - trailer; length <= have {
+		return tail[have-length : have], nil
+	}
+	b := make([]byte, length)
+	return b, obj.ReadAt(ctx, b, size-trailer-length)
+}
+
+func footerLength(name string, size int64, end []byte) (int64, error) {
+	length := int64(binary.LittleEndian.Uint32(end))
+	switch magic := string(end[4:]); {
+	case magic == "PARE":
+		return 0, unsupported(name, "the footer is encrypted")
+	case magic != "PAR1":
+		return 0, corrupt(name, "it does not end in PAR1 but in %q: cut short, still being written, or not Parquet", magic)
+	case length == 0 || length > size-trailer-4:
+		return 0, corrupt(name, "footer length %d, in a file of %d bytes", length, size)
+	case length > maxFooter:
+		return 0, unsupported(name, "footer of %d bytes, the limit is %d", length, int64(maxFooter))
+	}
+	return length, nil
+}
+
+// parseFooter parses and checks the footer b of a file of the given size.
+func parseFooter(name string, size int64, b []byte) (*footer, error) {
+	f := &footer{sum: sha256.Sum256(b), length: int64(len(b))}
+	if err := checkThrift(b); err != nil {
+		return nil, corrupt(name, "footer: %w", err)
+	}
+	err := guard(func() (err error) {
+		f.meta, err = metadata.NewFileMetaData(b, nil)
+		return err
+	})
+	if err != nil {
+		return nil, corrupt(name, "footer: %w", err)
+	}
+	f.meta.SetSourceFileSize(size)
+	if f.meta.IsSetEncryptionAlgorithm() {
+		return nil, unsupported(name, "its columns are encrypted")
+	}
+	if err := f.check(name, size); err != nil {
+		return nil, err
+	}
+	// Our own reading of the stored schema replaces arrow-go's, so it must not find it.
+	stored := storedSchema(f.meta.FileMetaData.KeyValueMetadata)
+	f.meta.FileMetaData.KeyValueMetadata = withoutStoredSchema(f.meta.FileMetaData.KeyValueMetadata)
+	if f.origin, err = originSchema(stored); err != nil {
+		return nil, corrupt(name, "footer: key %s: %w", storedSchemaKey, err)
+	}
+	var manifest *pqarrow.SchemaManifest
+	err = guard(func() (err error) {
+		manifest, err = pqarrow.NewSchemaManifest(f.meta.Schema, nil, nil)
+		return err
+	})
+	if err != nil {
+		return nil, unsupported(name, "schema: %w", err)
+	}
+	if f.schema, err = f.serve(manifest); err != nil {
+		return nil, unsupported(name, "schema: %w", err)
+	}
+	return f, nil
+}

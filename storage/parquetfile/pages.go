@@ -1,0 +1,235 @@
+package parquetfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// maxPage is the most bytes that a page may have, compressed or not.
+const maxPage = 256 << 20
+
+// The types of pages.
+const (
+	pageData   = 0
+	pageIndex  = 1
+	pageDict   = 2
+	pageDataV2 = 3
+)
+
+// page is what a page header says.
+type page struct {
+	kind      int64
+	raw, size int64 // body bytes: decompressed, as stored
+	values    int64
+	rows      int64 // version 2 only
+	encoding  parquet.Encoding
+	header    int64 // length of the header
+}
+
+// pages sums up the pages of a column chunk.
+type pages struct {
+	heap int64 // bytes that decoding takes on the Go heap, beyond what goes through the allocator
+}
+
+// walkPages reads all page headers of a chunk before arrow-go sees any. It
+// adds up values and rows, refuses by name what arrow-go would panic on or get
+// wrong, and checks the counts from which it allocates without a second
+// thought: a forged one would end the process, not the stream.
+func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, error) {
+	var out pages
+	var values, counted int64
+	var dict, empty, v1 bool
+	for at := c.start; values < c.values; {
+		p, err := readPage(r, at, c.start+c.size)
+		if err != nil {
+			return out, fmt.Errorf("page at %d: %w", at, err)
+		}
+		if err := p.check(leaf, values > 0, dict); err != nil {
+			return out, fmt.Errorf("page at %d: %w", at, err)
+		}
+		out.heap = max(out.heap, p.heap(leaf))
+		at += p.header + p.size
+		if p.kind == pageDict {
+			dict = true
+			continue
+		}
+		if empty = empty || p.values == 0; empty && values+p.values > 0 {
+			return out, fmt.Errorf("%w: a page without values among others", snapshot.ErrUnsupported)
+		}
+		v1 = v1 || p.kind == pageData
+		values += p.values
+		counted += p.rows
+	}
+	switch {
+	case values != c.values:
+		return out, fmt.Errorf("num_values %d, but its pages have %d", c.values, values)
+	case !v1 && c.values > 0 && counted != rows:
+		return out, fmt.Errorf("num_rows %d, but its pages have %d", rows, counted)
+	}
+	return out, nil
+}
+
+// readPage reads the page header at, in a chunk that ends at end.
+func readPage(r io.ReaderAt, at, end int64) (page, error) {
+	const first, most = 256, 16 << 20
+	for n := int64(first); ; n *= 8 {
+		b := make([]byte, min(n, max(0, end-at)))
+		if _, err := r.ReadAt(b, at); err != nil && err != io.EOF {
+			return page{}, err
+		}
+		t := thrift{b: b}
+		p := parsePage(&t)
+		if !t.bad {
+			if p.header = int64(t.pos); p.size > end-at-p.header {
+				return p, fmt.Errorf("compressed_page_size %d, the chunk ends after %d", p.size, end-at-p.header)
+			}
+			return p, nil
+		}
+		if int64(len(b)) < n || n >= most {
+			return page{}, fmt.Errorf("page header: %w", errThrift)
+		}
+	}
+}
+
+// parsePage parses a page header. The part of it that is the kind of page's own
+// is field 5 for kind 0, and so on.
+func parsePage(t *thrift) page {
+	p := page{kind: -1}
+	var body int64
+	for last := int64(0); !t.bad; {
+		kind := t.field(&last)
+		switch {
+		case kind == 0:
+			t.bad = t.bad || p.kind < 0 || body != p.kind+5
+			return p
+		case last == 1:
+			p.kind = t.integer(kind)
+		case last == 2:
+			p.raw = t.integer(kind)
+		case last == 3:
+			p.size = t.integer(kind)
+		case (last == 5 || last == 7 || last == 8) && kind == thriftStruct:
+			body = last
+			p.parseBody(t, last)
+		default:
+			if last == 6 {
+				body = last
+			}
+			t.skip(kind, 0)
+		}
+	}
+	return p
+}
+
+// parseBody reads the part of a header that is the kind of page's own, the
+// given field of the header.
+func (p *page) parseBody(t *thrift, of int64) {
+	encoding := int64(2)
+	if of == 8 {
+		encoding = 4
+	}
+	for last := int64(0); !t.bad; {
+		kind := t.field(&last)
+		switch {
+		case kind == 0:
+			return
+		case last == 1:
+			p.values = t.integer(kind)
+		case last == encoding:
+			p.encoding = parquet.Encoding(t.integer(kind))
+		case last == 3 && of == 8:
+			p.rows = t.integer(kind)
+		default:
+			t.skip(kind, 0)
+		}
+	}
+}
+
+// check looks at one page; late means that values came before it, dict that a
+// dictionary did.
+func (p page) check(leaf *schema.Column, late, dict bool) error {
+	switch {
+	case p.size < 0 || p.raw < 0 || p.values < 0 || p.rows < 0:
+		return fmt.Errorf("negative size or count: %d bytes, %d uncompressed, %d values, %d rows", p.size, p.raw, p.values, p.rows)
+	case p.size > maxPage || p.raw > maxPage:
+		return fmt.Errorf("%w: page of %d bytes, %d uncompressed, the limit is %d", snapshot.ErrUnsupported, p.size, p.raw, maxPage)
+	case p.kind == pageIndex:
+		return fmt.Errorf("%w: an index page", snapshot.ErrUnsupported)
+	case p.kind == pageDict:
+		return p.checkDict(leaf, late || dict)
+	case p.encoding == parquet.Encodings.PlainDict || p.encoding == parquet.Encodings.RLEDict:
+		if !dict && p.values > 0 {
+			return errors.New("dictionary indices without a dictionary")
+		}
+		return nil
+	case !decodes(p.encoding, leaf.PhysicalType()):
+		return fmt.Errorf("%w: encoding %s of %s", snapshot.ErrUnsupported, p.encoding, leaf.PhysicalType())
+	}
+	return nil
+}
+
+func (p page) checkDict(leaf *schema.Column, late bool) error {
+	width := fixedWidth(leaf.PhysicalType(), leaf.TypeLength())
+	if leaf.PhysicalType() == parquet.Types.ByteArray {
+		width = 4 // each has its length before it
+	}
+	switch {
+	case late:
+		return errors.New("a dictionary that is not the first page")
+	case leaf.PhysicalType() == parquet.Types.Boolean:
+		return fmt.Errorf("%w: a dictionary of BOOLEAN", snapshot.ErrUnsupported)
+	case p.encoding != parquet.Encodings.Plain && p.encoding != parquet.Encodings.PlainDict:
+		return fmt.Errorf("%w: a dictionary in encoding %s", snapshot.ErrUnsupported, p.encoding)
+	case p.values*width > p.raw:
+		return fmt.Errorf("a dictionary of %d values in %d bytes", p.values, p.raw)
+	}
+	return nil
+}
+
+// heap says how many bytes of the Go heap it takes to decode p.
+func (p page) heap(leaf *schema.Column) int64 {
+	const slice, length = 24, 4 // of a Go slice; of a length that is decoded ahead
+	switch {
+	case p.kind == pageDict && leaf.PhysicalType() == parquet.Types.ByteArray, p.kind == pageDict && leaf.PhysicalType() == parquet.Types.FixedLenByteArray:
+		return 2 * slice * p.values
+	case p.kind == pageDict:
+		return 2 * p.raw
+	case p.encoding == parquet.Encodings.DeltaByteArray:
+		return 2*length*p.values + p.raw
+	case p.encoding == parquet.Encodings.DeltaLengthByteArray:
+		return length * p.values
+	}
+	return 0
+}
+
+// decodes tells whether arrow-go decodes an encoding of a type.
+func decodes(e parquet.Encoding, t parquet.Type) bool {
+	is := func(types ...parquet.Type) bool {
+		for _, one := range types {
+			if one == t {
+				return true
+			}
+		}
+		return false
+	}
+	physical := parquet.Types
+	switch e {
+	case parquet.Encodings.Plain:
+		return true
+	case parquet.Encodings.RLE:
+		return is(physical.Boolean)
+	case parquet.Encodings.DeltaBinaryPacked:
+		return is(physical.Int32, physical.Int64)
+	case parquet.Encodings.DeltaLengthByteArray, parquet.Encodings.DeltaByteArray:
+		return is(physical.ByteArray)
+	case parquet.Encodings.ByteStreamSplit:
+		return is(physical.Int32, physical.Int64, physical.Float, physical.Double, physical.FixedLenByteArray)
+	}
+	return false
+}

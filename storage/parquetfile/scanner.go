@@ -1,0 +1,337 @@
+package parquetfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// stepBytes is about how much a scanner decodes at once. It is well above a
+// block and well below a frame.
+const stepBytes = 16 << 20
+
+// Scanner decodes the rows of one row group, front to back. It holds one page
+// and one dictionary per column, never the row group. It is used by one
+// goroutine; after an error all it can do is Close.
+type Scanner struct {
+	name    string
+	group   int
+	rows    int64 // of the row group
+	at      int64 // the next row
+	target  *arrow.Schema
+	columns []column
+	source  *source
+	scratch *frame.Scratch
+	pool    *frame.Pool
+	grant   *budget.Grant
+	charges []charge // for as long as the scanner is open
+	perRow  float64  // bytes a row has in a frame, by the last measure
+	failed  error
+}
+
+// charge is memory that arrow-go takes without asking.
+type charge struct {
+	kind  budget.Kind
+	bytes int64
+}
+
+// column is one column of the projection.
+type column struct {
+	field  arrow.Field // as served
+	reader *pqarrow.ColumnReader
+	nested bool // below a list: only its levels tell where rows end
+}
+
+// Open begins to read row group segment of sh, the columns and the part of
+// them that p wants. All memory beyond the frames is charged to g until Close.
+func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (*Scanner, error) {
+	if segment < 0 || segment >= len(sh.Segments) {
+		return nil, fmt.Errorf("parquet file %q has %d row groups, not number %d", obj.Key(), len(sh.Segments), segment)
+	}
+	f, err := reopen(ctx, obj, sh)
+	if err != nil {
+		return nil, err
+	}
+	seg := sh.Segments[segment]
+	s := &Scanner{
+		name: obj.Key(), group: segment, rows: seg.Rows, target: p.Schema,
+		source: &source{ctx: ctx, obj: obj}, scratch: pool.Scratch(g), pool: pool, grant: g,
+	}
+	if seg.Rows > 0 {
+		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
+	}
+	if err := s.open(f); err != nil {
+		err = s.explain(err, "")
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Scanner) open(f *footer) error {
+	leaves := make(map[int]bool)
+	nodes := make([]pqarrow.SchemaField, s.target.NumFields())
+	manifest, err := s.manifest(f)
+	if err != nil {
+		return err
+	}
+	s.columns = make([]column, len(nodes))
+	for i, want := range s.target.Fields() {
+		at := f.schema.FieldIndices(want.Name)
+		if len(at) != 1 {
+			return fmt.Errorf("%w: %q", schema.ErrUnknownColumn, want.Name)
+		}
+		if nodes[i], err = prune(&manifest.Fields[at[0]], f.schema.Field(at[0]), want, leaves); err != nil {
+			return fmt.Errorf("%w: %w", schema.ErrMismatch, err)
+		}
+		s.columns[i].field = want
+		for col := range leaves {
+			root := f.meta.Schema.Root().FieldIndexByField(f.meta.Schema.ColumnRoot(col))
+			s.columns[i].nested = s.columns[i].nested || root == at[0] && f.meta.Schema.Column(col).MaxRepetitionLevel() > 0
+		}
+	}
+	if err := s.checkPages(f, leaves); err != nil {
+		return err
+	}
+	return s.openColumns(f, nodes, leaves)
+}
+
+// manifest returns arrow-go's plan of the file's fields, made to decode to
+// what we serve.
+func (s *Scanner) manifest(f *footer) (m *pqarrow.SchemaManifest, err error) {
+	err = guard(func() error {
+		if m, err = pqarrow.NewSchemaManifest(f.meta.Schema, nil, nil); err == nil {
+			_, err = f.serve(m)
+		}
+		return err
+	})
+	return m, err
+}
+
+// checkPages walks the pages of the wanted columns and charges what they will
+// take on the Go heap.
+func (s *Scanner) checkPages(f *footer, leaves map[int]bool) error {
+	buffer := bufferSize(len(leaves))
+	for col := range f.meta.Schema.NumColumns() {
+		if !leaves[col] {
+			continue
+		}
+		leaf, c := f.meta.Schema.Column(col), f.chunk(s.group, col)
+		if err := checkCodec(c.codec); err != nil {
+			return fmt.Errorf("column %q: %w", leaf.Path(), err)
+		}
+		sum, err := walkPages(s.source, c, leaf, s.rows)
+		if err != nil {
+			return fmt.Errorf("column %q: %w", leaf.Path(), err)
+		}
+		if err := s.charge(budget.Input, min(buffer, c.size)); err != nil {
+			return err
+		}
+		if err := s.charge(budget.Scratch, sum.heap); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openColumns opens a reader per column. arrow-go makes its own manifest,
+// which ours replaces.
+func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField, leaves map[int]bool) error {
+	return guard(func() error {
+		props := parquet.NewReaderProperties(s.scratch)
+		props.BufferedStreamEnabled = true
+		props.BufferSize = bufferSize(len(leaves))
+		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = maxPage, maxPage
+		r, err := file.NewParquetReader(s.source, file.WithReadProps(props), file.WithMetadata(f.meta))
+		if err != nil {
+			return err
+		}
+		fr, err := pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{}, s.scratch)
+		if err != nil {
+			return err
+		}
+		fr.Manifest.Fields = nodes
+		for i := range s.columns {
+			if s.columns[i].reader, err = fr.GetFieldReader(s.source.ctx, i, leaves, []int{s.group}); err != nil {
+				return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// bufferSize is how many bytes a column reads at once when n columns do:
+// much for few, for the sake of stores that are far away, 1 MiB for all if it can be.
+func bufferSize(n int) int64 {
+	return min(max(1<<20/int64(max(n, 1)), 16<<10), 256<<10)
+}
+
+func (s *Scanner) charge(k budget.Kind, n int64) error {
+	if err := s.grant.Charge(k, n); err != nil {
+		return err
+	}
+	s.charges = append(s.charges, charge{k, n})
+	return nil
+}
+
+// explain says where err happened and whose fault it was: the store's, the
+// ledger's, else the file's.
+func (s *Scanner) explain(err error, column string) error {
+	where := fmt.Sprintf("row group %d", s.group)
+	if column != "" {
+		where += fmt.Sprintf(", column %q", column)
+	}
+	switch {
+	case s.source.err != nil:
+		return s.source.err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, schema.ErrUnknownColumn), errors.Is(err, schema.ErrMismatch):
+		return err
+	case errors.Is(err, budget.ErrExhausted), errors.Is(err, budget.ErrTooLarge):
+		return fmt.Errorf("parquet file %q: %s: %w", s.name, where, err)
+	case errors.Is(err, snapshot.ErrUnsupported), errors.Is(err, frame.ErrUnsupported):
+		return unsupported(s.name, "%s: %w", where, err)
+	}
+	return corrupt(s.name, "%s: %w", where, err)
+}
+
+// Skip passes over rows. The rows are decoded and dropped: page headers do not
+// say where rows begin in nested columns, and arrow-go's shortcuts for the
+// others lose count in some encodings.
+func (s *Scanner) Skip(ctx context.Context, rows int64) error {
+	return s.advance(ctx, rows, func(int64, []arrow.Array) error { return nil })
+}
+
+// Next decodes the next rows into frames of at most frame.MaxFrame, in the
+// columns, types and order of the projection. Usually it is one frame.
+func (s *Scanner) Next(ctx context.Context, rows int64) (leases []*frame.Lease, err error) {
+	err = s.advance(ctx, rows, func(n int64, arrays []arrow.Array) error {
+		more, err := s.assemble(n, arrays)
+		leases = append(leases, more...)
+		return err
+	})
+	if err != nil {
+		for _, l := range leases {
+			l.Release()
+		}
+		return nil, err
+	}
+	return leases, nil
+}
+
+// advance decodes rows in steps of about stepBytes and gives each to use.
+func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arrays []arrow.Array) error) error {
+	if s.failed != nil {
+		return s.failed
+	}
+	if rows < 0 || rows > s.rows-s.at {
+		return fmt.Errorf("parquet file %q: row group %d: %d rows asked for, %d are left", s.name, s.group, rows, s.rows-s.at)
+	}
+	s.source.ctx = ctx
+	for rows > 0 {
+		n := min(rows, max(1, int64(stepBytes/max(s.perRow, 1))))
+		if s.failed = s.step(ctx, n, use); s.failed != nil {
+			return s.failed
+		}
+		rows, s.at = rows-n, s.at+n
+	}
+	return nil
+}
+
+// step decodes n rows and gives them to use.
+func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, arrays []arrow.Array) error) error {
+	arrays := make([]arrow.Array, 0, len(s.columns))
+	var charged int64
+	defer func() {
+		for _, a := range arrays {
+			a.Release()
+		}
+		s.grant.Credit(budget.Scratch, charged)
+	}()
+	for i := range s.columns {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c := &s.columns[i]
+		a, err := s.decode(c, n)
+		if err != nil {
+			return s.explain(err, c.field.Name)
+		}
+		arrays = append(arrays, a)
+		heap := heapBytes(a.Data())
+		if err := s.grant.Charge(budget.Scratch, heap); err != nil {
+			return s.explain(err, c.field.Name)
+		}
+		charged += heap
+	}
+	return use(n, arrays)
+}
+
+// decode returns the next n rows of a column as one array.
+func (s *Scanner) decode(c *column, n int64) (a arrow.Array, err error) {
+	err = guard(func() error {
+		if a, err = s.batch(c, n); err != nil {
+			return err
+		}
+		if got := int64(a.Len()); got != n {
+			return fmt.Errorf("%d rows from row %d on, but its pages have %d", n, s.at, got)
+		}
+		if !c.nested || s.at+n < s.rows {
+			return nil
+		}
+		// The pages of flat columns were counted; in others a row may begin anywhere.
+		rest, err := s.batch(c, 1)
+		if err != nil {
+			return err
+		}
+		defer rest.Release()
+		if rest.Len() > 0 {
+			return fmt.Errorf("num_rows %d, but its pages have more", s.rows)
+		}
+		return nil
+	})
+	return a, err
+}
+
+func (s *Scanner) batch(c *column, n int64) (arrow.Array, error) {
+	chunked, err := c.reader.NextBatch(n)
+	if err != nil {
+		return nil, err
+	}
+	defer chunked.Release()
+	switch chunks := chunked.Chunks(); len(chunks) {
+	case 0:
+		return array.MakeArrayOfNull(s.scratch, chunked.DataType(), 0), nil
+	case 1:
+		chunks[0].Retain()
+		return chunks[0], nil
+	default:
+		return array.Concatenate(chunks, s.scratch)
+	}
+}
+
+// Close ends the scan and frees all its memory but the frames.
+func (s *Scanner) Close() {
+	for i := range s.columns {
+		if r := s.columns[i].reader; r != nil {
+			_ = guard(func() error { r.Release(); return nil })
+		}
+		s.columns[i].reader = nil
+	}
+	s.scratch.Close()
+	for _, c := range s.charges {
+		s.grant.Credit(c.kind, c.bytes)
+	}
+	s.charges = nil
+}
