@@ -26,8 +26,8 @@ func (d *describer) file(ctx context.Context) error {
 	if f.err != nil {
 		return f.err
 	}
-	if err := checkVersion(version); err != nil {
-		return err
+	if version > version5 { // older footers need not say it; messages do
+		return checkVersion(version)
 	}
 	if err := d.schema(schema); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package arrowfile
 
 import (
+	"fmt"
 	"math/bits"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -50,7 +51,7 @@ func (b *batch) columns(types []arrow.DataType, ids []int64) ([]*stored, error) 
 	for i, t := range types {
 		var err error
 		if out[i], err = w.array(t); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("array %d: %w", i, err)
 		}
 		if out[i].rows != b.rows {
 			return nil, corruptf("a column of %d rows in a batch of %d", out[i].rows, b.rows)
@@ -85,6 +86,9 @@ func (w *walker) fill(s *stored, t arrow.DataType) error {
 		w.used += 1 + len(dictionaries(t.ValueType))
 		return w.take(s, true, t.IndexType.(arrow.FixedWidthDataType).BitWidth())
 	case *arrow.RunEndEncodedType:
+		if err := w.oldValidity(s); err != nil {
+			return err
+		}
 		return w.kids(s, 0, t.RunEnds(), t.Encoded())
 	case arrow.UnionType:
 		return w.union(s, t)
@@ -128,17 +132,25 @@ func (w *walker) leaf(s *stored, t arrow.DataType) error {
 	return unsupportedf("type %v", t)
 }
 
-// union takes the buffers of a union; before metadata version 5 it had a
-// validity bitmap too.
+// oldValidity passes over the bitmap that types which have none now had before
+// metadata version 5.
+func (w *walker) oldValidity(s *stored) error {
+	if w.version >= version5 {
+		return nil
+	}
+	if err := w.take(s, true); err != nil {
+		return err
+	}
+	if s.nulls > 0 {
+		return unsupportedf("unions with nulls of their own, as written before format version 1.0")
+	}
+	s.parts = s.parts[:0]
+	return nil
+}
+
 func (w *walker) union(s *stored, t arrow.UnionType) error {
-	if w.version < version5 {
-		if err := w.take(s, true); err != nil {
-			return err
-		}
-		if s.nulls > 0 {
-			return unsupportedf("unions with nulls of their own, as written before format version 1.0")
-		}
-		s.parts = s.parts[:0]
+	if err := w.oldValidity(s); err != nil {
+		return err
 	}
 	widths, rows := []int{8}, s.rows
 	if t.Mode() == arrow.DenseMode {

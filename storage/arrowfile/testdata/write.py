@@ -18,8 +18,6 @@ for name in ("arrow.uuid", "arrow.json", "arrow.bool8", "arrow.opaque", "arrow.f
     except (KeyError, pa.ArrowKeyError):
         pass
 
-UNCHANGED = object()
-
 
 def children(t):
     if pa.types.is_map(t):
@@ -69,7 +67,10 @@ def plain(a):
     if not encoded(t):
         return a
     if pa.types.is_dictionary(t):
-        return plain(a.dictionary).take(a.indices)
+        try:
+            return plain(a.dictionary).take(a.indices)
+        except pa.ArrowNotImplementedError:
+            return pa.array(a.to_pylist(), plain_type(t))
     own = 3 if pa.types.is_union(t) and t.mode == "dense" else 3 if pa.types.is_list_view(t) else 2
     if pa.types.is_struct(t) or pa.types.is_fixed_size_list(t):
         own = 1
@@ -103,14 +104,15 @@ class Files:
     def __init__(self, folder):
         self.folder = folder
 
-    def write(self, name, schema, bs, *, stream, codec=None, **options):
+    def write(self, name, schema, bs, *, stream, codec=None, expected=True, **options):
         path = os.path.join(self.folder, name)
         options = pa.ipc.IpcWriteOptions(compression=codec, **options)
         new = pa.ipc.new_stream if stream else pa.ipc.new_file
         with pa.OSFile(path, "wb") as f, new(f, schema, options=options) as w:
             for b in bs:
                 w.write_batch(b)
-        expect(path, path + ".expect")
+        if expected:
+            expect(path, path + ".expect")
 
     def all_forms(self, name, bs, **options):
         for form, stream in (("file", False), ("stream", True)):
@@ -131,7 +133,7 @@ def leaves(n):
     raw = [None if s is None else s.encode() + b"\x00\xff" for s in texts]
     D = decimal.Decimal
     decs = cycle([D("1.25"), None, D("-99.99"), D("0.00")], n)
-    cols = {"null": pa.nulls(n), "bool": pa.array(cycle([True, None, False, True, True], n))}
+    cols = {"null": pa.nulls(n), "bool": pa.array(cycle([True, None, False, True, True], n), pa.bool_())}
     for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()):
         cols[str(t)] = pa.array(ints, t)
     cols["half"] = pa.array(cycle([1.5, None, -2.0], n), pa.float16())
@@ -158,7 +160,7 @@ def nested(n):
     pair = pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.string(), metadata={"k": "v"})])
     pairs = cycle([{"x": 1, "y": "a"}, None, {"x": None, "y": "long enough to matter"}], n)
     types = pa.array(cycle([0, 1, 1, 0], n), pa.int8())
-    numbers, words = pa.array(range(n), pa.int64()), pa.array([f"word {i}" for i in range(n)])
+    numbers, words = pa.array(range(n), pa.int64()), pa.array([f"word {i}" for i in range(n)], pa.string())
     slots, seen = [], [0, 0]
     for code in types.to_pylist():
         slots.append(seen[code])
@@ -231,7 +233,7 @@ def dictionaries(files):
     for codec in (None, "zstd"):
         files.write(f"dictionary-replace-{codec}.stream", replace[0].schema, replace, stream=True, codec=codec, emit_dictionary_deltas=True)
     big = pa.array(["small", "L" * (1 << 20)])
-    files.write("dictionary-wide.stream", pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))]), [dictionary_batch(big, 300)], stream=True)
+    files.write("dictionary-wide.stream", pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))]), [dictionary_batch(big, 300)], stream=True, expected=False)
 
 
 def main(folder):
@@ -252,8 +254,8 @@ def main(folder):
     large = pa.RecordBatch.from_pydict({"id": pa.array(range(300_000)), "text": pa.array([f"row {i} " + "y" * (i % 50) for i in range(300_000)]), "vec": pa.array([[i, i + 1] for i in range(300_000)], pa.list_(pa.float32(), 2))})
     files.write("large-none.file", large.schema, [large], stream=False)
     files.write("large-lz4.stream", large.schema, [large], stream=True, codec="lz4")
-    huge = pa.RecordBatch.from_pydict({"id": pa.array(range(20)), "blob": pa.array([bytes([i]) * (8 << 20) for i in range(20)])})
-    files.write("huge-none.file", huge.schema, [huge], stream=False)
+    huge = pa.RecordBatch.from_pydict({"id": pa.array(range(10)), "blob": pa.array([bytes([i]) * (8 << 20) for i in range(10)])})
+    files.write("huge-none.file", huge.schema, [huge], stream=False, expected=False)
 
 
 if __name__ == "__main__":
@@ -261,7 +263,8 @@ if __name__ == "__main__":
         main(sys.argv[1])
     else:
         for i, path in enumerate(sys.argv[2:]):
+            out = os.path.join(sys.argv[1], str(i))
             try:
-                expect(path, os.path.join(sys.argv[1], str(i)))
-            except Exception as e:  # what pyarrow refuses has no expectation
-                print(i, path, type(e).__name__, e, file=sys.stderr)
+                expect(path, out)
+            except (KeyError, pa.ArrowException):  # what pyarrow cannot do has no expectation
+                os.path.exists(out) and os.remove(out)
