@@ -1,0 +1,5 @@
+//go:build !leases
+
+package frame
+
+const tracing = false
