@@ -29,7 +29,7 @@ var keys = []key{
 	},
 	{
 		name: "admin", kind: anAddress, standard: "127.0.0.1:9464",
-		about: "Where `/healthz`, `/readyz` and `/metrics` are served in plain HTTP, without tokens: `HOST:PORT`. No rows and no tokens pass here, but names of tenants do.",
+		about: "Where `/healthz`, `/readyz` and `/metrics` are served in plain HTTP, without tokens: `HOST:PORT`. No rows and no tokens pass here, but names of tenants and datasets do: keep it inside the cluster.",
 		at:    func(c *Config) any { return &c.Admin },
 	},
 	{
