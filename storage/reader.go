@@ -2,18 +2,156 @@ package storage
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
-// Reader turns blocks of one snapshot into leased frames.
-type Reader struct{}
+// ahead is how many blocks a stream in stored order holds at once: the one
+// being decoded, one waiting, and those that its current step still needs.
+const ahead = 4
 
-// Block returns the rows of b as frames.
-func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, error) {
-	return nil, nil
+// leastNeed is reserved for even the smallest stream, in bytes.
+const leastNeed = 1 << 20
+
+// Need returns the bytes that one stream over blocks in stored order needs at
+// once, as far as the files' own words tell: frames and the decoder's scratch.
+func (s *Store) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) int64 {
+	var scratch int64
+	for shard, segment := range blocks.Segments() {
+		sh := snap.Shards[shard]
+		scratch = max(scratch, formats[sh.Format].need(sh, segment, p))
+	}
+	return max(leastNeed, ahead*frame.Cost(blocks.Largest())+scratch)
 }
 
-// Close ends all reading.
-func (r *Reader) Close() {}
+// Reader turns blocks of one snapshot into leased frames. Blocks of one
+// segment that ascend are decoded by one scanner that stays open; any other
+// order works too and costs more. It is used by one goroutine.
+type Reader struct {
+	store *Store
+	snap  *snapshot.Snapshot
+	p     *schema.Projection
+	grant *budget.Grant
+
+	shard, segment int
+	row            int64 // of the segment, where scan stands
+	scan           scanner
+	obj            *bucket.Object // of the shard, open between its segments
+	release        func()
+}
+
+// Open returns a reader of snap, one of the store's own, that decodes the
+// columns of p. Memory is charged to g. Close must be called.
+func (s *Store) Open(snap *snapshot.Snapshot, p *schema.Projection, g *budget.Grant) *Reader {
+	return &Reader{store: s, snap: snap, p: p, grant: g}
+}
+
+// Block returns the rows [From, To) of b's segment, in order, as frames of at
+// most frame.MaxFrame bytes; the caller releases their leases. Errors name the
+// shard and wrap those of bucket, budget, frame and snapshot.
+func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, error) {
+	if r.scan == nil || b.Shard != r.shard || b.Segment != r.segment || b.From < r.row {
+		if err := r.seek(ctx, b.Shard, b.Segment); err != nil {
+			return nil, err
+		}
+	}
+	leases, err := r.decode(ctx, b)
+	if err != nil {
+		r.stop()
+		return nil, err
+	}
+	if r.row = b.To; r.row == r.snap.Shards[r.shard].Segments[r.segment].Rows {
+		r.stop() // its scratch is free while the next segment is not asked for
+	}
+	return leases, nil
+}
+
+// seek opens a scanner at the start of a segment.
+func (r *Reader) seek(ctx context.Context, shard, segment int) (err error) {
+	r.stop()
+	sh := r.snap.Shards[shard]
+	if err := r.snap.Corrupt([]int{shard}); err != nil {
+		return err
+	}
+	ctx, done := r.store.events.Load(ctx, sh.Key, segment)
+	defer func() { done(err) }()
+	if r.obj == nil || r.shard != shard {
+		if err := r.enter(ctx, sh); err != nil {
+			return err
+		}
+	}
+	r.scan, err = formats[sh.Format].open(ctx, r.obj, sh, segment, r.p, r.store.pool, r.grant)
+	if err != nil {
+		return err
+	}
+	r.shard, r.segment, r.row = shard, segment, 0
+	return nil
+}
+
+// enter opens the object of a shard in place of the last one.
+func (r *Reader) enter(ctx context.Context, sh *snapshot.Shard) error {
+	r.leave()
+	d := r.store.registry.known(r.snap.Dataset)
+	if d == nil {
+		return fmt.Errorf("%w: %q", ErrNoDataset, r.snap.Dataset)
+	}
+	obj, release, err := r.store.objects.acquire(ctx, version{dataset: d, key: sh.Key, pin: bucket.Pin(sh.Pin)})
+	if err != nil {
+		return err
+	}
+	r.obj, r.release = obj, release
+	return nil
+}
+
+// decode skips to b and decodes it. Files that hold other rows than they claim
+// are found out here: they would shift every row number behind them.
+func (r *Reader) decode(ctx context.Context, b snapshot.Block) (leases []*frame.Lease, err error) {
+	key := r.snap.Shards[r.shard].Key
+	ctx, done := r.store.events.Decode(ctx, key, b.To-b.From)
+	var rows, bytes int64
+	defer func() { done(bytes, err) }()
+	if b.From > r.row {
+		if err := r.scan.Skip(ctx, b.From-r.row); err != nil {
+			return nil, err
+		}
+	}
+	if leases, err = r.scan.Next(ctx, b.To-b.From); err != nil {
+		return nil, err
+	}
+	for _, l := range leases {
+		rows += l.Batch().NumRows()
+		bytes += l.Bytes()
+	}
+	if rows != b.To-b.From {
+		for _, l := range leases {
+			l.Release()
+		}
+		return nil, fmt.Errorf("%w: shard %q, segment %d: rows %d to %d are %d rows", snapshot.ErrCorrupt, key, r.segment, b.From, b.To, rows)
+	}
+	return leases, nil
+}
+
+func (r *Reader) stop() {
+	if r.scan != nil {
+		r.scan.Close()
+		r.scan = nil
+	}
+}
+
+func (r *Reader) leave() {
+	if r.obj != nil {
+		r.release()
+		r.obj = nil
+	}
+}
+
+// Close ends the reading. Leases given out stay valid.
+func (r *Reader) Close() {
+	r.stop()
+	r.leave()
+}

@@ -4,10 +4,10 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
-	"github.com/headrace/headrace/schema"
-	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -19,73 +19,124 @@ var (
 	ErrSnapshotGone = errors.New("snapshot is gone")
 )
 
-// Mount is a folder under a dataset's name.
+// Mount is a place with data under a dataset's name.
 type Mount struct {
-	Name    string // the dataset's name; empty for a tree
-	URL     string // path or file:// URL
-	Files   []string
-	Exclude []string
-	Tree    bool // sub-folders are datasets of their own
+	Name string // the dataset's name; for a tree the root's, "" for its base name
+	URL  string // path or file:// URL of a folder
+	// Files and Exclude are globs over keys: without Files everything with the
+	// extension of a data file is taken. "**" stands for any number of folders.
+	Files, Exclude []string
+	// Tree makes sub-folders datasets of their own, named by their relative
+	// path. A tree has no other mounts beside it.
+	Tree bool
 }
 
 // Options of a Store.
 type Options struct {
 	Mounts  []Mount
 	Pool    *frame.Pool
-	Refresh time.Duration // most age of the newest snapshot
+	Refresh time.Duration // most age of a listing; 0 lists at every request
 	Events  Events
 }
 
-// Events are called as things happen; nil ones are filled in.
-type Events struct {
-	// Load is called when a segment is opened; its end with the outcome.
-	Load func(ctx context.Context, object string, segment int) (context.Context, func(error))
-	// Decode is called when a block is decoded; its end with bytes and outcome.
-	Decode func(ctx context.Context, object string, rows int64) (context.Context, func(bytes int64, err error))
-	// Refreshed tells of each new snapshot of a dataset, or why there is none.
-	Refreshed func(dataset string, s Status)
+// Store serves the datasets of all mounts. It looks for changes when it is
+// asked, never on its own. It is safe for concurrent use.
+type Store struct {
+	mounts   []*mount
+	pool     *frame.Pool
+	events   Events
+	registry registry
+	objects  objects
 }
 
-// Status is what is known of a dataset beside its snapshot.
-type Status struct {
-	Snapshot string // newest identity; empty if there is none
-	Skipped  int    // files that are no data files by rule
-	Corrupt  []Corrupt
-	Err      error // why the dataset cannot be opened
+// New makes a store of mounts. Only mistakes in the options are errors here,
+// and a tree whose folder does not open; a single dataset that cannot be
+// opened says so when it is asked for, and harms no other.
+func New(ctx context.Context, o Options) (*Store, error) {
+	s := &Store{pool: o.Pool, events: o.Events.withDefaults()}
+	names := map[string]bool{}
+	for _, m := range o.Mounts {
+		mt, err := newMount(m, o.Refresh, s.events, &s.registry)
+		if err != nil {
+			return nil, err
+		}
+		if m.Tree && len(o.Mounts) > 1 {
+			return nil, fmt.Errorf("mount %q: a tree has no other mounts beside it", m.URL)
+		}
+		if names[mt.Name] {
+			return nil, fmt.Errorf("two mounts have the name %q", mt.Name)
+		}
+		names[mt.Name] = true
+		if m.Tree {
+			if _, err := mt.listing(ctx); err != nil {
+				return nil, err
+			}
+		}
+		s.mounts = append(s.mounts, mt)
+	}
+	return s, nil
 }
 
-// Corrupt is a shard that cannot be read.
-type Corrupt struct {
-	Key string
-	Err error
+// Close ends the store. All readers must be closed before; the error counts
+// objects that they left open.
+func (s *Store) Close() error { return s.objects.close() }
+
+// Datasets returns the names of all datasets, sorted, those that cannot be
+// opened included.
+func (s *Store) Datasets(ctx context.Context) ([]string, error) {
+	var names []string
+	for _, m := range s.mounts {
+		l, err := m.listing(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name := range l.sets {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
-// Store serves the datasets of all mounts.
-type Store struct{}
-
-// New opens the mounts.
-func New(ctx context.Context, o Options) (*Store, error) { panic("unfinished") }
-
-// Close closes the mounts.
-func (s *Store) Close() error { return nil }
-
-// Datasets returns the names of all datasets, sorted.
-func (s *Store) Datasets(ctx context.Context) ([]string, error) { return nil, nil }
-
-// Snapshot returns the snapshot of dataset with the given identity; "" means the newest.
+// Snapshot returns the snapshot of dataset with the given identity; "" means
+// the newest, from a listing at most Refresh old. Snapshots stay known by
+// identity for as long as the store lives, the last 64 of each dataset.
+// Callers that come while a snapshot is made wait for it. ErrNoDataset,
+// ErrSnapshotGone, or why the dataset cannot be opened.
 func (s *Store) Snapshot(ctx context.Context, dataset, id string) (*snapshot.Snapshot, error) {
-	return nil, ErrNoDataset
+	d, found, err := s.find(ctx, dataset)
+	if err != nil {
+		return nil, err
+	}
+	return d.snapshot(ctx, found, id)
 }
 
-// Status returns what is known of a dataset.
-func (s *Store) Status(ctx context.Context, dataset string) Status { return Status{} }
-
-// Need returns the bytes that one stream in stored order needs at once.
-func (s *Store) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) int64 {
-	return 0
+// Status returns what is known of a dataset beside its newest snapshot.
+func (s *Store) Status(ctx context.Context, dataset string) Status {
+	d, found, err := s.find(ctx, dataset)
+	if err != nil {
+		return Status{Err: err}
+	}
+	return d.status(ctx, found)
 }
 
-// Open returns a reader of snap's blocks.
-func (s *Store) Open(snap *snapshot.Snapshot, p *schema.Projection, g *budget.Grant) *Reader {
-	return &Reader{}
+// find returns a dataset and what the newest listing has of it, nil if the
+// dataset is known but no longer there.
+func (s *Store) find(ctx context.Context, name string) (*dataset, *found, error) {
+	for _, m := range s.mounts {
+		if !m.Tree && m.Name != name {
+			continue
+		}
+		l, err := m.listing(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f := l.sets[name]; f != nil {
+			return f.dataset, f, nil
+		}
+		if d := s.registry.known(name); d != nil {
+			return d, nil, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%w: %q", ErrNoDataset, name)
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"iter"
 	"math/bits"
 	"sort"
 )
@@ -114,6 +115,28 @@ func (b *Blocks) Len() int { return int(b.blocks) }
 
 // Rows returns the rows of all blocks.
 func (b *Blocks) Rows() int64 { return b.rows }
+
+// Largest returns the bytes of the largest block, estimated as in Block.
+func (b *Blocks) Largest() int64 {
+	var most int64
+	for i := range b.segments {
+		if s := b.segments[i].Segment; s.Bytes > 0 {
+			most = max(most, (s.Bytes-1)/s.Blocks()+1)
+		}
+	}
+	return most
+}
+
+// Segments yields the numbers of every shard and segment that has blocks.
+func (b *Blocks) Segments() iter.Seq2[int, int] {
+	return func(yield func(shard, segment int) bool) {
+		for i := range b.segments {
+			if !yield(b.segments[i].shard, b.segments[i].number) {
+				return
+			}
+		}
+	}
+}
 
 // At returns block i, 0 ≤ i < Len.
 func (b *Blocks) At(i int) Block {

@@ -104,8 +104,21 @@ func TestBlocksProperty(t *testing.T) {
 			t.Fatalf("%d of %d rows, want %d of %d", b.Rows(), s.Rows(), len(want), row)
 		}
 		var at int64
+		places := [][2]int{}
+		for shard, segment := range b.Segments() {
+			places = append(places, [2]int{shard, segment})
+		}
 		for i := range b.Len() {
 			bl := b.At(i)
+			if place := [2]int{bl.Shard, bl.Segment}; place != places[0] {
+				places = places[1:]
+				if place != places[0] {
+					t.Fatalf("block %d lies in %v, the next segment is %v", i, place, places[0])
+				}
+			}
+			if bl.Bytes > b.Largest()*2 {
+				t.Fatalf("block %d has %d bytes, the largest %d", i, bl.Bytes, b.Largest())
+			}
 			seg := s.Shards[bl.Shard].Segments[bl.Segment]
 			if b.Start(i) != at || bl.From >= bl.To || bl.To > seg.Rows || bl.Bytes > seg.Bytes {
 				t.Fatalf("block %d of %+v starts at %d, want %d: %+v", i, seg, b.Start(i), at, bl)

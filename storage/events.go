@@ -1,0 +1,47 @@
+package storage
+
+import "context"
+
+// Events are called as things happen; New fills in those that are nil. They
+// must not block.
+type Events struct {
+	// Load is called when a segment is opened; the function it returns, when
+	// that is done.
+	Load func(ctx context.Context, object string, segment int) (context.Context, func(error))
+	// Decode is called when rows are decoded; the function it returns, when
+	// their frames, of so many bytes, are there.
+	Decode func(ctx context.Context, object string, rows int64) (context.Context, func(bytes int64, err error))
+	// Refreshed is called when a dataset was found changed.
+	Refreshed func(dataset string, s Status)
+}
+
+func (e Events) withDefaults() Events {
+	if e.Load == nil {
+		e.Load = func(ctx context.Context, _ string, _ int) (context.Context, func(error)) {
+			return ctx, func(error) {}
+		}
+	}
+	if e.Decode == nil {
+		e.Decode = func(ctx context.Context, _ string, _ int64) (context.Context, func(int64, error)) {
+			return ctx, func(int64, error) {}
+		}
+	}
+	if e.Refreshed == nil {
+		e.Refreshed = func(string, Status) {}
+	}
+	return e
+}
+
+// Status is what is known of a dataset beside its snapshot.
+type Status struct {
+	Snapshot string    // identity of the newest snapshot; empty if there is none
+	Skipped  int       // files in its folders that are no data files by rule
+	Corrupt  []Corrupt // shards that cannot be read
+	Err      error     // why the dataset cannot be opened
+}
+
+// Corrupt is a shard that cannot be read, and why.
+type Corrupt struct {
+	Key string
+	Err error
+}

@@ -1,0 +1,50 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/arrowfile"
+	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/parquetfile"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// scanner decodes one segment from its start, in order. It is the seam behind
+// which formats differ.
+type scanner interface {
+	Skip(ctx context.Context, rows int64) error
+	Next(ctx context.Context, rows int64) ([]*frame.Lease, error)
+	Close()
+}
+
+// format is what a format package offers.
+type format struct {
+	describe func(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error)
+	open     func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error)
+	need     func(sh *snapshot.Shard, segment int, p *schema.Projection) int64
+}
+
+var ipc = format{describe: arrowfile.Describe, open: opener(arrowfile.Open), need: arrowfile.Need}
+
+// formats are all formats there are. A new one is named here.
+var formats = map[snapshot.Format]format{
+	snapshot.Parquet: {describe: parquetfile.Describe, open: opener(parquetfile.Open), need: parquetfile.Need},
+	snapshot.Arrow:   ipc,
+	snapshot.Stream:  ipc,
+}
+
+// opener hides the concrete scanner; a failed one stays nil.
+func opener[S scanner](
+	open func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (S, error),
+) func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error) {
+	return func(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (scanner, error) {
+		s, err := open(ctx, obj, sh, segment, p, pool, g)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+}

@@ -1,0 +1,102 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/storage/bucket"
+)
+
+// mount lists its folder when asked and keeps the datasets it ever found.
+type mount struct {
+	Mount
+	refresh  time.Duration
+	events   Events
+	registry *registry
+	gate     gate // guards what follows
+	last     *listing
+}
+
+// listing is what was found in a mount at one time. It does not change.
+type listing struct {
+	began  time.Time
+	number int64
+	sets   map[string]*found // by name
+	err    error             // why nothing could be listed
+}
+
+func newMount(m Mount, refresh time.Duration, events Events, r *registry) (*mount, error) {
+	if m.Name == "" && m.Tree {
+		base, err := bucket.Base(m.URL)
+		if err != nil {
+			return nil, err
+		}
+		m.Name = base
+	}
+	if m.Name == "" || m.Name == "/" || m.Name == "." {
+		return nil, fmt.Errorf("mount of %q needs a name", m.URL)
+	}
+	for _, globs := range [][]string{m.Files, m.Exclude} {
+		for _, g := range globs {
+			if err := checkGlob(g); err != nil {
+				return nil, fmt.Errorf("dataset %q: %w", m.Name, err)
+			}
+		}
+	}
+	return &mount{Mount: m, refresh: refresh, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
+}
+
+// open opens the mount's folder. It is opened anew each time, so a folder that
+// was replaced, or a link to it that was moved on, is seen.
+func (m *mount) open() (*bucket.Bucket, error) { return bucket.Open(m.URL) }
+
+// listing returns the newest listing, which it makes if the last one is older
+// than the mount's refresh. Callers that come meanwhile wait for it.
+func (m *mount) listing(ctx context.Context) (*listing, error) {
+	if err := m.gate.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.gate.leave()
+	if l := m.last; l.number == 0 || time.Since(l.began) > m.refresh || m.refresh == 0 {
+		next, err := m.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.last = next
+	}
+	return m.last, m.last.err
+}
+
+// list makes a listing. A folder that cannot be listed is the error of its
+// dataset; in a tree, which has no datasets then, it is the listing's.
+func (m *mount) list(ctx context.Context) (*listing, error) {
+	l := &listing{began: time.Now(), number: m.last.number + 1}
+	d := newDiscovery(&m.Mount, l.number)
+	err := m.walk(ctx, d)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	switch {
+	case err != nil && m.Tree:
+		l.err = err
+		return l, nil
+	case err != nil:
+		d = newDiscovery(&m.Mount, l.number)
+		d.set("").err = err
+	}
+	l.sets = d.finish(m.Name)
+	for name, f := range l.sets {
+		f.dataset = m.registry.meet(name, f.folder, m)
+	}
+	return l, nil
+}
+
+func (m *mount) walk(ctx context.Context, d *discovery) error {
+	b, err := m.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.List(ctx, "", d.visit), b.Close())
+}
