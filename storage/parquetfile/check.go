@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
 
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -18,6 +19,7 @@ const maxFileBytes = 1 << 44
 // chunk is what the footer says of one column of one row group.
 type chunk struct {
 	start, size int64 // where its pages are in the file
+	end         int64 // where they end at the latest
 	values      int64 // nulls and empty lists included
 	raw         int64 // page bytes before compression
 	unencoded   int64 // bytes of its byte arrays, 0 if not said
@@ -127,6 +129,12 @@ func (f *footer) chunk(rg, col int) chunk {
 	}
 	if d := m.GetDictionaryPageOffset(); d > 0 && d < k.start {
 		k.start = d
+	}
+	k.end = k.start + k.size
+	if f.meta.WriterVersion().LessThan(metadata.Parquet816FixedVersion) {
+		// These forgot to count the header of the dictionary page. arrow-go
+		// makes up for it too.
+		k.end += min(100, max(0, f.meta.GetSourceFileSize()-k.end))
 	}
 	if s := m.SizeStatistics; s != nil && s.UnencodedByteArrayDataBytes != nil {
 		k.unencoded = *s.UnencodedByteArrayDataBytes

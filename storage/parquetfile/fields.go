@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
 // fieldIDKey is the field metadata key for the number that Parquet gives a field.
@@ -47,11 +48,7 @@ func (f *footer) field(node *pqarrow.SchemaField, origin arrow.Field) (arrow.Fie
 		origin.Type = origin.Type.(*arrow.DictionaryType).ValueType
 	}
 	out := arrow.Field{Name: node.Field.Name, Nullable: node.Field.Nullable}
-	base, implied := node.Field.Type, arrow.Metadata{}
-	if ext, ok := base.(arrow.ExtensionType); ok {
-		base = ext.StorageType()
-		implied = arrow.NewMetadata([]string{ipc.ExtensionTypeKeyName, ipc.ExtensionMetadataKeyName}, []string{ext.ExtensionName(), ext.Serialize()})
-	}
+	base, implied := f.base(node)
 	decode, err := f.types(node, base, origin.Type, &out)
 	if err != nil {
 		return out, fmt.Errorf("field %q: %w", node.Field.Name, err)
@@ -59,6 +56,24 @@ func (f *footer) field(node *pqarrow.SchemaField, origin arrow.Field) (arrow.Fie
 	out.Metadata = fieldMetadata(node.Field.Metadata, implied, origin, out.Type)
 	node.Field = &arrow.Field{Name: out.Name, Type: decode, Nullable: out.Nullable}
 	return out, nil
+}
+
+// base returns what the Parquet schema alone makes of a node: the type it is
+// stored as and, for some logical types, an extension type.
+func (f *footer) base(node *pqarrow.SchemaField) (arrow.DataType, arrow.Metadata) {
+	base, name, params := node.Field.Type, "", ""
+	if ext, ok := base.(arrow.ExtensionType); ok {
+		base, name, params = ext.StorageType(), ext.ExtensionName(), ext.Serialize()
+	}
+	if node.IsLeaf() {
+		if _, ok := f.meta.Schema.Column(node.ColIndex).LogicalType().(schema.JSONLogicalType); ok {
+			base, name = arrow.BinaryTypes.String, "arrow.json"
+		}
+	}
+	if name == "" {
+		return base, arrow.Metadata{}
+	}
+	return base, arrow.NewMetadata([]string{ipc.ExtensionTypeKeyName, ipc.ExtensionMetadataKeyName}, []string{name, params})
 }
 
 // types sets out.Type to what the node is served as and returns what arrow-go
@@ -104,8 +119,8 @@ func leafTypes(base, origin arrow.DataType, physical parquet.Type) (decode, serv
 	}
 	switch o := origin.(type) {
 	case *arrow.TimestampType:
-		if b, ok := base.(*arrow.TimestampType); ok && b.Unit == o.Unit && b.TimeZone == "UTC" && o.TimeZone != "" {
-			base = o
+		if b, ok := base.(*arrow.TimestampType); ok && b.TimeZone == "UTC" && o.TimeZone != "" {
+			base = &arrow.TimestampType{Unit: b.Unit, TimeZone: o.TimeZone}
 		}
 	case *arrow.DurationType:
 		if base.ID() == arrow.INT64 {

@@ -34,7 +34,8 @@ type page struct {
 
 // pages sums up the pages of a column chunk.
 type pages struct {
-	heap int64 // bytes that decoding takes on the Go heap, beyond what goes through the allocator
+	heap  int64  // bytes that decoding takes on the Go heap, beyond what goes through the allocator
+	empty []hole // the data pages without values
 }
 
 // walkPages reads all page headers of a chunk before arrow-go sees any. It
@@ -44,9 +45,9 @@ type pages struct {
 func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, error) {
 	var out pages
 	var values, counted int64
-	var dict, empty, v1 bool
+	var dict, v1 bool
 	for at := c.start; values < c.values; {
-		p, err := readPage(r, at, c.start+c.size)
+		p, err := readPage(r, at, c.end)
 		if err != nil {
 			return out, fmt.Errorf("page at %d: %w", at, err)
 		}
@@ -59,8 +60,8 @@ func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, 
 			dict = true
 			continue
 		}
-		if empty = empty || p.values == 0; empty && values+p.values > 0 {
-			return out, fmt.Errorf("%w: a page without values among others", snapshot.ErrUnsupported)
+		if p.values == 0 {
+			out.empty = append(out.empty, hole{at - p.header - p.size, at, c.start, c.end})
 		}
 		v1 = v1 || p.kind == pageData
 		values += p.values

@@ -124,6 +124,7 @@ func (s *Scanner) manifest(f *footer) (m *pqarrow.SchemaManifest, err error) {
 // take on the Go heap.
 func (s *Scanner) checkPages(f *footer, leaves map[int]bool) error {
 	buffer := bufferSize(len(leaves))
+	var holes []hole
 	for col := range f.meta.Schema.NumColumns() {
 		if !leaves[col] {
 			continue
@@ -136,6 +137,7 @@ func (s *Scanner) checkPages(f *footer, leaves map[int]bool) error {
 		if err != nil {
 			return fmt.Errorf("column %q: %w", leaf.Path(), err)
 		}
+		holes = append(holes, sum.empty...)
 		if err := s.charge(budget.Input, min(buffer, c.size)); err != nil {
 			return err
 		}
@@ -143,6 +145,7 @@ func (s *Scanner) checkPages(f *footer, leaves map[int]bool) error {
 			return err
 		}
 	}
+	s.source.holes = holes
 	return nil
 }
 

@@ -12,14 +12,50 @@ import (
 // the call that the scanner is in, and keeps the first error of the store:
 // arrow-go may wrap it, panic over it or take it for the end of a page, but it
 // is not the file's fault and must not be told as such.
+//
+// It also leaves out pages without values: pyarrow writes them between others,
+// and arrow-go takes one for the end of its column. What follows in the column
+// chunk moves up, and the chunk ends early by as much.
 type source struct {
-	ctx context.Context
-	obj *bucket.Object
-	pos int64
-	err error
+	ctx   context.Context
+	obj   *bucket.Object
+	pos   int64
+	holes []hole // in order of from
+	err   error
 }
 
+// hole is a range of bytes to leave out, of a chunk that ends at end.
+type hole struct{ from, to, start, end int64 }
+
+// ReadAt reads at off as if the holes of the chunk that off lies in were not there.
 func (s *source) ReadAt(p []byte, off int64) (int, error) {
+	start, end := int64(-1), s.obj.Size()
+	var done int
+	for _, h := range s.holes {
+		if start < 0 && off >= h.start && off < h.end {
+			start, end = h.start, h.end
+		}
+		if h.start != start {
+			continue
+		}
+		if off < h.from {
+			n, err := s.read(p[done:min(int64(len(p)), int64(done)+h.from-off)], off)
+			done, off = done+n, off+int64(n)
+			if err != nil || done == len(p) {
+				return done, err
+			}
+		}
+		off += h.to - h.from
+	}
+	left := min(int64(len(p)-done), max(0, end-off))
+	n, err := s.read(p[done:done+int(left)], off)
+	if done += n; err == nil && done < len(p) {
+		err = io.EOF
+	}
+	return done, err
+}
+
+func (s *source) read(p []byte, off int64) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
