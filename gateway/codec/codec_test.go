@@ -210,13 +210,13 @@ func runClient(t testing.TB, args ...string) []byte {
 
 // job is one comparison that the Python client makes.
 type job struct {
-	Ticket     *ticket `json:"ticket,omitempty"`
-	File       string  `json:"file"`
-	From       int64   `json:"from"`
-	N          int64   `json:"n"`
-	URI        string  `json:"uri,omitempty"`
-	Stream     string  `json:"stream,omitempty"`
-	Compressed bool    `json:"compressed,omitempty"`
+	Ticket  *ticket `json:"ticket,omitempty"`
+	File    string  `json:"file"`
+	From    int64   `json:"from"`
+	N       int64   `json:"n"`
+	URI     string  `json:"uri,omitempty"`
+	Stream  string  `json:"stream,omitempty"`
+	Aligned bool    `json:"aligned,omitempty"` // every buffer on 16 bytes
 }
 
 // ticket names rows of a file and how to send them.

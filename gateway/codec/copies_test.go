@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -50,7 +51,7 @@ func TestCopiedBytes(t *testing.T) {
 			if got := body.Copied(); got < test.min || got > test.max {
 				t.Errorf("%d bytes copied, want %d to %d", got, test.min, test.max)
 			}
-			if got := decode(t, body.stream(one)); !array.RecordEqual(rec, got) {
+			if got := decode(t, body.stream(one)); !equal(rec, got) {
 				t.Error("rows differ")
 			}
 		})
@@ -129,39 +130,45 @@ func TestAllocations(t *testing.T) {
 	t.Logf("%.0f allocations a message", got)
 }
 
-// What cannot be sent is refused by name, and gives back what it had taken.
+// What cannot be sent is refused by name; buffers that contradict each other are, too.
 func TestRefusals(t *testing.T) {
-	s := newStore(t)
-	dictionary := array.NewBuilder(heap, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String})
-	dictionary.AppendNull()
-	ints := func(n int, size int) arrow.Array {
-		return array.MakeFromData(array.NewData(arrow.PrimitiveTypes.Int32, n, []*memory.Buffer{nil, memory.NewBufferBytes(make([]byte, size))}, nil, 0, 0))
+	data := func(t arrow.DataType, n int, children []arrow.ArrayData, buffers ...[]byte) arrow.ArrayData {
+		var mem []*memory.Buffer
+		for _, b := range buffers {
+			mem = append(mem, memory.NewBufferBytes(b))
+		}
+		return array.NewData(t, n, mem, children, -1, 0)
 	}
-	text := func(offsets ...byte) arrow.Array {
-		buffers := []*memory.Buffer{nil, memory.NewBufferBytes(offsets), memory.NewBufferBytes([]byte("abc"))}
-		return array.NewStringData(array.NewData(arrow.BinaryTypes.String, 1, buffers, nil, 0, 0))
-	}
+	none := []byte(nil)
+	text, ints := arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int32
+	three := data(ints, 3, nil, none, make([]byte, 12))
+	union := arrow.DenseUnionOf([]arrow.Field{{Name: "a", Type: ints}}, []arrow.UnionTypeCode{2})
+	runs := arrow.RunEndEncodedOf(ints, ints)
 	tests := map[string]struct {
-		arr  arrow.Array
+		data arrow.ArrayData
 		want error
 	}{
-		"dictionary":       {dictionary.NewArray(), ErrUnsupported},
-		"short values":     {ints(3, 8), ErrCorrupt},
-		"falling offsets":  {text(2, 0, 0, 0, 1, 0, 0, 0), ErrCorrupt},
-		"negative offsets": {text(255, 255, 255, 255, 1, 0, 0, 0), ErrCorrupt},
-		"offsets too far":  {text(0, 0, 0, 0, 1, 0, 1, 0), ErrCorrupt},
+		"dictionary":         {data(&arrow.DictionaryType{IndexType: ints, ValueType: text}, 1, nil, none, make([]byte, 4)), ErrUnsupported},
+		"short values":       {data(ints, 3, nil, none, make([]byte, 8)), ErrCorrupt},
+		"short validity":     {data(ints, 9, nil, []byte{1}, make([]byte, 36)), ErrCorrupt},
+		"short bits":         {data(arrow.FixedWidthTypes.Boolean, 9, nil, none, []byte{1}), ErrCorrupt},
+		"falling offsets":    {data(text, 1, nil, none, []byte{2, 0, 0, 0, 1, 0, 0, 0}, []byte("abc")), ErrCorrupt},
+		"negative offsets":   {data(text, 1, nil, none, []byte{255, 255, 255, 255, 1, 0, 0, 0}, []byte("abc")), ErrCorrupt},
+		"offsets too far":    {data(text, 1, nil, none, []byte{0, 0, 0, 0, 4, 0, 0, 0}, []byte("abc")), ErrCorrupt},
+		"list too long":      {data(arrow.ListOf(ints), 1, []arrow.ArrayData{three}, none, []byte{0, 0, 0, 0, 4, 0, 0, 0}), ErrCorrupt},
+		"list view too long": {data(arrow.ListViewOf(ints), 1, []arrow.ArrayData{three}, none, []byte{1, 0, 0, 0}, []byte{3, 0, 0, 0}), ErrCorrupt},
+		"view too far":       {data(arrow.BinaryTypes.StringView, 1, nil, none, []byte{13, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}), ErrCorrupt},
+		"negative view":      {data(arrow.BinaryTypes.StringView, 1, nil, none, bytes.Repeat([]byte{255}, 16)), ErrCorrupt},
+		"unknown union code": {data(union, 1, []arrow.ArrayData{three}, none, []byte{1}, make([]byte, 4)), ErrCorrupt},
+		"union too far":      {data(union, 1, []arrow.ArrayData{three}, none, []byte{2}, []byte{3, 0, 0, 0}), ErrCorrupt},
+		"runs too short":     {data(runs, 4, []arrow.ArrayData{data(ints, 1, nil, none, []byte{3, 0, 0, 0}), three}, nil...), ErrCorrupt},
+		"missing child":      {data(arrow.ListOf(ints), 1, nil, none, []byte{0, 0, 0, 0, 1, 0, 0, 0}), ErrCorrupt},
 	}
 	for name, test := range tests {
-		rec := batchOf(test.arr)
-		if _, err := NewEncoder(LZ4, s.pool, s.grant).Encode(rec); !errors.Is(err, test.want) {
+		if err := new(layout).array(test.data, 0, test.data.Len()); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func batchOf(arr arrow.Array) arrow.RecordBatch {
-	s := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arr.DataType(), Nullable: true}}, nil)
-	return array.NewRecordBatch(s, []arrow.Array{arr}, int64(arr.Len()))
 }
 
 // Without memory for a copy the encoder says so and keeps nothing.

@@ -62,11 +62,11 @@ func appendText(b array.Builder, text string) {
 		b.Append(true)
 		appendText(b.KeyBuilder(), text)
 		appendText(b.ItemBuilder(), text)
-	case array.VarLenListLikeBuilder:
-		b.AppendWithSize(true, 1)
-		appendText(b.ValueBuilder(), text)
 	case *array.FixedSizeListBuilder:
 		b.Append(true)
+		appendText(b.ValueBuilder(), text)
+	case array.VarLenListLikeBuilder:
+		b.AppendWithSize(true, 1)
 		appendText(b.ValueBuilder(), text)
 	case *array.StructBuilder:
 		b.Append(true)

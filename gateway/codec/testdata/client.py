@@ -1,8 +1,8 @@
 """The stock client of the codec's tests: makes data, and compares what a Flight server or a file gives with it.
 
 client.py make DIR        writes one Arrow IPC stream per kind of column
-client.py check DIR       reads DIR/jobs.jsonl, one job a line: {"ticket", "file", "from", "n", "uri"?, "stream"?};
-                          prints one JSON line per fault and "done COUNT BUFFERS" at the end
+client.py check DIR       reads DIR/jobs.jsonl, one job a line: {"ticket", "file", "from", "n", "uri"?, "aligned"?, "stream"?};
+                          prints one JSON line per fault and "done COUNT ROWS" at the end
 """
 
 import decimal
@@ -145,17 +145,19 @@ def faults(job, want, got):
         yield f"{got.num_rows} rows, want {want.num_rows}"
         return
     got.validate(full=True)
-    for name, a, b in zip(want.schema.names, want.columns, got.columns):
-        if not b.equals(a) and b.to_pylist() != a.to_pylist():
-            yield f"column {name} differs"
-        if job.get("uri") and not job.get("compressed"):
-            odd = [x.size for x in buffers(b) if x.address % 16]
+    if not got.equals(want):  # some kinds, such as month intervals, have no Python form: compare columns only to explain
+        for name, a, b in zip(want.schema.names, want.columns, got.columns):
+            if not b.equals(a) and b.to_pylist() != a.to_pylist():
+                yield f"column {name} differs"
+    if job.get("aligned"):
+        for name, column in zip(want.schema.names, got.columns):
+            odd = [b.size for b in buffers(column) if b.address % 16]
             if odd:
-                yield f"column {name}: {len(odd)} of {len(buffers(b))} buffers not on 16 bytes: {odd[:4]}"
+                yield f"column {name}: {len(odd)} of {len(buffers(column))} buffers not on 16 bytes: {odd[:4]}"
 
 
 def check(folder):
-    files, clients, count, seen = {}, {}, 0, 0
+    files, clients, count, rows = {}, {}, 0, 0
     for line in open(os.path.join(folder, "jobs.jsonl")):
         job = json.loads(line)
         path = os.path.join(folder, job["file"])
@@ -174,11 +176,11 @@ def check(folder):
                 got = pa.ipc.open_stream(pa.OSFile(os.path.join(folder, job["stream"]))).read_next_batch()
             for fault in faults(job, want, got):
                 print(json.dumps({"job": job, "fault": fault}))
-            seen += sum(len(buffers(c)) for c in got.columns)
+            rows += got.num_rows
         except Exception as e:  # any failure is a fault of the job
             print(json.dumps({"job": job, "fault": f"{type(e).__name__}: {e}"}))
         count += 1
-    print("done", count, seen)
+    print("done", count, rows)
 
 
 if __name__ == "__main__":
