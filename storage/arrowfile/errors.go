@@ -20,13 +20,6 @@ func unsupportedf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", snapshot.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
-func inColumn(name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("column %q: %w", name, err)
-}
-
 // inObject names the object, and gives damage that the copier found the class
 // that damage has here.
 func inObject(key string, err error) error {

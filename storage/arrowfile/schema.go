@@ -1,6 +1,8 @@
 package arrowfile
 
 import (
+	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -31,7 +33,7 @@ func readSchema(t table) (*arrow.Schema, []int64, error) {
 		return nil, nil, unsupportedf("big-endian data")
 	}
 	var r schemaReader
-	fields, err := r.list(t.tables(1), 1)
+	fields, err := r.list(t.tables(1), nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,47 +53,49 @@ func metadata(t table, slot int) arrow.Metadata {
 	return arrow.NewMetadata(keys, values)
 }
 
-func (r *schemaReader) list(ts []table, depth int) ([]arrow.Field, error) {
+// list reads the fields below those that path names.
+func (r *schemaReader) list(ts []table, path []string) ([]arrow.Field, error) {
 	fields := make([]arrow.Field, len(ts))
 	for i, t := range ts {
 		var err error
-		if fields[i], err = r.field(t, depth); err != nil {
+		if fields[i], err = r.field(t, path); err != nil {
 			return nil, err
 		}
 	}
 	return fields, nil
 }
 
-func (r *schemaReader) field(t table, depth int) (arrow.Field, error) {
+func (r *schemaReader) field(t table, path []string) (arrow.Field, error) {
 	f := arrow.Field{Name: t.string(0), Nullable: t.bool(1), Metadata: metadata(t, 6)}
+	path = append(path[:len(path):len(path)], f.Name)
 	if r.fields++; r.fields > maxFields {
 		return f, unsupportedf("a schema of more than %d fields", maxFields)
 	}
-	if depth > maxDepth {
+	if len(path) > maxDepth {
 		return f, unsupportedf("types nested deeper than %d levels", maxDepth)
+	}
+	if !utf8.ValidString(f.Name) {
+		return f, corruptf("the field name %.40q is not UTF-8", f.Name)
 	}
 	encoding := t.table(4)
 	if encoding.present() {
 		r.ids = append(r.ids, encoding.i64(0))
 	}
-	children, err := r.list(t.tables(5), depth+1)
+	children, err := r.list(t.tables(5), path)
 	if err != nil {
 		return f, err
 	}
 	f.Type, err = fieldType(t.u8(2), t.table(3), children)
-	if t.f.err != nil {
-		return f, t.f.err
-	}
-	if err != nil {
-		return f, inColumn(f.Name, err)
-	}
-	if !utf8.ValidString(f.Name) {
-		return f, corruptf("the field name %q is not UTF-8", f.Name)
-	}
-	if encoding.present() {
+	if err == nil && encoding.present() {
 		f.Type, err = encoded(encoding, f.Type)
 	}
-	return f, inColumn(f.Name, err)
+	if t.f.err != nil { // what came of it means nothing
+		err = t.f.err
+	}
+	if err != nil {
+		return f, fmt.Errorf("column %.100q: %w", strings.Join(path, "."), err)
+	}
+	return f, nil
 }
 
 // encoded returns the type of a field that is stored as indices into a
@@ -107,7 +111,7 @@ func encoded(t table, values arrow.DataType) (arrow.DataType, error) {
 	if t.i16(3, 0) != 0 {
 		return nil, unsupportedf("dictionaries that are not dense arrays")
 	}
-	return &arrow.DictionaryType{IndexType: index, ValueType: values, Ordered: t.bool(2)}, t.f.err
+	return &arrow.DictionaryType{IndexType: index, ValueType: values, Ordered: t.bool(2)}, nil
 }
 
 // The numbers of the union of types in the format's schema definition.

@@ -3,6 +3,7 @@ a reader must see of it as X.expect: a plain, uncompressed stream with the same
 batches, dictionaries decoded, extension types as storage.
 
 write.py FOLDER             writes all test files
+write.py FOLDER golden      the few small ones that are kept: see testdata/golden
 write.py FOLDER FILE...     only the expectations of these files, numbered
 """
 
@@ -236,6 +237,24 @@ def dictionaries(files):
     files.write("dictionary-wide.stream", pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))]), [dictionary_batch(big, 300)], stream=True, expected=False)
 
 
+def golden(folder):
+    """Files whose numbers are frozen; another version of pyarrow may write others."""
+    files = Files(folder)
+    small = leaves(5).select(["bool", "int32", "string", "binary_view", "decimal128(20, 2)", "no nulls"])
+    files.write("leaves.file", small.schema, [small, small.slice(0, 0), small.slice(1, 3)], stream=False, expected=False)
+    files.write("leaves-zstd.stream", small.schema, [small, small], stream=True, codec="zstd", expected=False)
+    tree = nested(4)
+    files.write("nested-lz4.file", tree.schema, [tree], stream=False, codec="lz4", expected=False)
+    files.write("nested.stream", tree.schema, [tree], stream=True, expected=False)
+    deep = deep_dictionaries()
+    files.write("dictionaries.file", deep.schema, [deep], stream=False, expected=False)
+    one, two = dictionary_batch(pa.array(["a", "b"]), 6), dictionary_batch(pa.array(["a", "b", "c"]), 9)
+    files.write("deltas.stream", one.schema, [one, two, one], stream=True, expected=False, emit_dictionary_deltas=True)
+    files.write("v4.stream", tree.schema, [tree], stream=True, expected=False, use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4)
+    none = pa.RecordBatch.from_struct_array(pa.array([{}] * 7, pa.struct([])))
+    files.write("no-columns.file", none.schema, [none], stream=False, expected=False)
+
+
 def main(folder):
     files = Files(folder)
     files.all_forms("leaves", [leaves(0), leaves(1), leaves(1000), leaves(7)])
@@ -261,6 +280,8 @@ def main(folder):
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         main(sys.argv[1])
+    elif sys.argv[2:] == ["golden"]:
+        golden(sys.argv[1])
     else:
         for i, path in enumerate(sys.argv[2:]):
             out = os.path.join(sys.argv[1], str(i))
