@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/headrace/headrace/auth"
+	"github.com/headrace/headrace/configs"
+	"github.com/headrace/headrace/gateway"
+	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+)
+
+// app is a gateway with all its parts, ready to serve.
+type app struct {
+	log     *slog.Logger
+	tel     *telemetry
+	pool    *frame.Pool
+	ledger  *budget.Ledger
+	store   *storage.Store
+	gateway *gateway.Server
+}
+
+// newApp makes the parts from a config; verifier says who may come in.
+func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, log *slog.Logger, verifier func(*slog.Logger) (auth.Verifier, error)) (a *app, err error) {
+	a = &app{log: log}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	idle, limit, err := shares(cfg.Memory)
+	if err != nil {
+		return nil, err
+	}
+	if a.tel, err = newTelemetry(ctx, cfg.Telemetry.OTLP, log); err != nil {
+		return nil, err
+	}
+	a.pool = frame.NewPool(frame.Options{Idle: idle})
+	a.ledger = budget.New(budget.Options{Limit: limit})
+	if err := a.tel.observe(a.pool, a.ledger); err != nil {
+		return nil, err
+	}
+	a.store, err = storage.New(ctx, storage.Options{Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Events: a.tel.storageEvents()})
+	if err != nil {
+		return nil, err
+	}
+	who, err := verifier(log)
+	if err != nil {
+		return nil, err
+	}
+	extra := []grpc.ServerOption{a.tel.serverOption()}
+	if cfg.TLS.Cert != "" {
+		creds, err := serverCredentials(cfg.TLS.Cert, cfg.TLS.Key, func(err error) {
+			log.Warn("the changed certificate is no good; the old one stays in use", "error", err.Error())
+		})
+		if err != nil {
+			return nil, err
+		}
+		extra = append(extra, grpc.Creds(creds))
+	}
+	a.gateway = gateway.New(gateway.Options{
+		Store: a.store, Pool: a.pool, Ledger: a.ledger, Verifier: who, Policy: auth.ByGrants{},
+		AdmissionTimeout: cfg.Limits.AdmissionTimeout, Events: a.tel.gatewayEvents(),
+	}, extra...)
+	return a, nil
+}
+
+// close ends what runs and gives everything back; whatever is left over is a bug and is said.
+func (a *app) close() {
+	if a.gateway != nil {
+		a.gateway.Close()
+	}
+	var errs []error
+	if a.store != nil {
+		errs = append(errs, a.store.Close())
+	}
+	if a.pool != nil {
+		errs = append(errs, a.pool.Close())
+	}
+	if a.tel != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		errs = append(errs, a.tel.close(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		a.log.Error("close", "error", err.Error())
+	}
+}
+
+// The shares of the memory limit.
+const (
+	minHeap   = 64 << 20
+	minMemory = 2 * minHeap
+)
+
+// shares divides the memory: an eighth is the Go heap's, an eighth of the rest may lie idle for reuse, streams may use
+// what remains.
+func shares(memory int64) (idle, limit int64, err error) {
+	if memory < minMemory {
+		return 0, 0, fmt.Errorf("memory: %d bytes are too few: give at least %d", memory, int64(minMemory))
+	}
+	pool := memory - max(memory/8, minHeap)
+	idle = pool / 8
+	return idle, pool - idle, nil
+}
+
+// mounts are the datasets of a config.
+func mounts(cfg *configs.Config) []storage.Mount {
+	all := make([]storage.Mount, 0, len(cfg.Datasets))
+	for _, d := range cfg.Datasets {
+		all = append(all, storage.Mount{Name: d.Name, URL: d.URL, Files: d.Files, Exclude: d.Exclude})
+	}
+	return all
+}
+
+// verifierOf is what the config says of tokens.
+func verifierOf(c configs.Auth) func(*slog.Logger) (auth.Verifier, error) {
+	return func(log *slog.Logger) (auth.Verifier, error) {
+		if c.Mode == "none" {
+			return auth.None{}, nil
+		}
+		keys := make([]auth.Key, len(c.Keys))
+		for i, k := range c.Keys {
+			keys[i] = auth.Key{Algorithm: k.Algorithm, File: k.File, ID: k.KeyID}
+		}
+		return auth.NewJWT(auth.Options{
+			Issuer: c.Issuer, Audience: c.Audience, Keys: keys, Skew: c.Skew,
+			TenantClaim: c.TenantClaim, GrantsClaim: c.GrantsClaim,
+			Events: auth.Events{
+				KeyLoaded: func(file string) { log.Info("key file loaded", "file", file) },
+				KeyRefused: func(file string, err error) {
+					log.Warn("the changed key file is no good; the old key stays in use", "file", file, "error", err.Error())
+				},
+			},
+		})
+	}
+}
+
+// anybody lets everybody in: for commands that read in their own process.
+func anybody(*slog.Logger) (auth.Verifier, error) { return auth.None{}, nil }
+
+// newLog writes JSON lines with trace ids.
+func newLog(w io.Writer, level string) *slog.Logger {
+	var l slog.Level
+	if l.UnmarshalText([]byte(level)) != nil {
+		l = slog.LevelInfo
+	}
+	return slog.New(tracedHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headrace/headrace/configs"
+	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/storage"
+)
+
+// defaultServer is where serve listens when nothing else is said.
+const defaultServer = "grpc://127.0.0.1:8815"
+
+// target is which data a reading command looks at: a running gateway's, or what a config or a folder names, read in the
+// command's own process.
+type target struct{ server, token, config, folder string }
+
+func (t *target) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.server, "server", defaultServer, "a running gateway: grpc://HOST:PORT, grpc+tls://HOST:PORT or grpc+unix:///PATH")
+	f.StringVar(&t.token, "token", "", "the token, or @FILE that holds it")
+	f.StringVar(&t.config, "config", "", "read what this config names, in process, as an operator who may see everything")
+	f.StringVar(&t.folder, "folder", "", "read this folder, in process")
+	cmd.MarkFlagsMutuallyExclusive("server", "config", "folder")
+	cmd.MarkFlagsMutuallyExclusive("token", "config", "folder")
+}
+
+// with calls f with a client of the target.
+func (t *target) with(ctx context.Context, f func(context.Context, *client.Client) error) error {
+	if t.config == "" && t.folder == "" {
+		return t.dial(ctx, t.server, f)
+	}
+	cfg, all, err := t.local()
+	if err != nil {
+		return err
+	}
+	return t.inProcess(ctx, cfg, all, f)
+}
+
+// local is the config and the mounts of a reading command's own process.
+func (t *target) local() (*configs.Config, []storage.Mount, error) {
+	source := configs.Source{File: t.config}
+	if t.config != "" {
+		source.Environ = os.Environ()
+	}
+	cfg, err := configs.Load(source)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	if t.folder != "" {
+		return cfg, []storage.Mount{{URL: t.folder, Tree: true}}, nil
+	}
+	return cfg, mounts(cfg), nil
+}
+
+// inProcess runs a whole gateway behind a socket that only this user can reach: the same way as over the network, so
+// that both show the same.
+func (t *target) inProcess(ctx context.Context, cfg *configs.Config, all []storage.Mount, f func(context.Context, *client.Client) error) (err error) {
+	dir, err := os.MkdirTemp("", "headrace-") // only its owner may enter it
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	cfg.TLS, cfg.Telemetry.OTLP = configs.TLS{}, ""
+	a, err := newApp(ctx, cfg, all, newLog(os.Stderr, "error"), anybody)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	port, err := listen("unix:" + filepath.Join(dir, "flight.sock"))
+	if err != nil {
+		return err
+	}
+	var serving errgroup.Group
+	serving.Go(func() error { return ignoreStopped(a.gateway.Serve(port)) })
+	err = t.dial(ctx, flightURI(port, false), f)
+	a.gateway.Close()
+	return errors.Join(err, serving.Wait())
+}
+
+func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *client.Client) error) error {
+	var o client.Options
+	if t.token != "" {
+		o.Token = t.readToken
+	}
+	c, err := client.Dial(uri, o)
+	if err != nil {
+		return usageError{err}
+	}
+	defer c.Close()
+	return f(ctx, c)
+}
+
+// readToken gives the token itself, or what its file holds now.
+func (t *target) readToken(context.Context) (string, error) {
+	file, ok := strings.CutPrefix(t.token, "@")
+	if !ok {
+		return t.token, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("--token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

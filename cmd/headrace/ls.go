@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/gateway/wire"
+)
+
+// listedDataset is a line of ls --json.
+type listedDataset struct {
+	Name string `json:"name"`
+	wire.ListedMeta
+}
+
+func lsCommand() *cobra.Command {
+	var t target
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [PREFIX | PATTERN]",
+		Short: "List the datasets that may be read, and what is wrong with those that cannot be",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			criteria := ""
+			if len(args) == 1 {
+				criteria = args[0]
+			}
+			return t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				all, err := c.List(ctx, criteria)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return listJSON(cmd.OutOrStdout(), all)
+				}
+				return list(cmd.OutOrStdout(), all)
+			})
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+func listJSON(w io.Writer, all []client.Dataset) error {
+	out := json.NewEncoder(w)
+	for _, d := range all {
+		if err := out.Encode(listedDataset{d.Name, d.Meta}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func list(w io.Writer, all []client.Dataset) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "DATASET\tROWS\tSIZE\tSHARDS\tFORMAT\tNOTES")
+	for _, d := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", d.Name, count(d.Meta.Rows), size(d.Meta.Bytes), d.Meta.Shards, d.Meta.Format, notes(d.Meta))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, d := range all {
+		if d.Meta.Error != "" {
+			fmt.Fprintf(w, "\n%s: %s\n", d.Name, d.Meta.Error)
+		}
+		for _, c := range d.Meta.Corrupt {
+			fmt.Fprintf(w, "\n%s: shard %s: %s\n", d.Name, c.Shard, c.Error)
+		}
+	}
+	return nil
+}
+
+// notes are what is worth knowing of a dataset in one line.
+func notes(m wire.ListedMeta) string {
+	switch {
+	case m.Error != "":
+		return "cannot be served, see below"
+	case len(m.Corrupt) > 0:
+		return fmt.Sprintf("corrupt shards: %d, see below", len(m.Corrupt))
+	case m.Skipped > 0:
+		return fmt.Sprintf("%d other files left out", m.Skipped)
+	default:
+		return ""
+	}
+}
+
+// count writes a number with separators.
+func count(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// size writes bytes in the unit that fits.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, u := float64(n), 0
+	for f >= 1024 && u+1 < len(units) {
+		f, u = f/1024, u+1
+	}
+	if u == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
+}

@@ -1,0 +1,56 @@
+// Command headrace serves data sets to training jobs over Arrow Flight. Its subcommands turn a config into values and
+// wire them; nothing else happens here.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	// The first signal ends the work in good order; after that the default is back, so that a second one ends it at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	err := root().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "headrace:", err)
+		os.Exit(exitCode(err))
+	}
+}
+
+// Exit codes: 1 the work failed, 2 the command line or the config is wrong.
+func exitCode(err error) int {
+	if errors.As(err, new(usageError)) {
+		return 2
+	}
+	return 1
+}
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// root is the tree of subcommands.
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "headrace",
+		Short:         "A streaming data gateway between training jobs and the places where data sets live",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%w\nsee 'headrace %s --help'", err, c.Name())
+	})
+	cmd.AddCommand(serveCommand(), demoCommand(), lsCommand(), peekCommand(), tokenCommand(), configCommand(), versionCommand())
+	return cmd
+}

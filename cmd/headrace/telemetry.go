@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	promexporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+
+	"github.com/headrace/headrace/gateway"
+	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+)
+
+// telemetry turns the events that packages offer into spans, metrics and log lines. It owns its providers: nothing is
+// registered for the whole process.
+type telemetry struct {
+	log      *slog.Logger
+	registry *prometheus.Registry
+	traces   *sdktrace.TracerProvider
+	metrics  *sdkmetric.MeterProvider
+	tracer   trace.Tracer
+
+	streams                     metric.Int64UpDownCounter
+	rows, bytes                 metric.Int64Counter
+	refused, faults             metric.Int64Counter
+	dataWait, clientWait        metric.Float64Histogram
+	fetchSeconds, decodeSeconds metric.Float64Histogram
+}
+
+// waits are buckets in seconds from a tenth of a millisecond, a batch from memory, to a minute.
+var waits = metric.WithExplicitBucketBoundaries(.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60)
+
+// newTelemetry sends spans to the OTLP endpoint, a URL such as http://127.0.0.1:4317; without one, spans cost nothing.
+func newTelemetry(ctx context.Context, otlp string, log *slog.Logger) (*telemetry, error) {
+	t := &telemetry{log: log, registry: prometheus.NewRegistry()}
+	about := resource.NewSchemaless(attribute.String("service.name", "headrace"), attribute.String("service.version", version))
+	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.NeverSample())}
+	if otlp != "" {
+		exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(otlp))
+		if err != nil {
+			return nil, fmt.Errorf("telemetry.otlp: %w", err)
+		}
+		options[1] = sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample()))
+		options = append(options, sdktrace.WithBatcher(exporter))
+	}
+	t.traces = sdktrace.NewTracerProvider(options...)
+	t.tracer = t.traces.Tracer("headrace")
+	exporter, err := promexporter.New(promexporter.WithRegisterer(t.registry), promexporter.WithoutScopeInfo(), promexporter.WithoutTargetInfo())
+	if err != nil {
+		return nil, err
+	}
+	t.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithResource(about))
+	return t, t.instruments()
+}
+
+func (t *telemetry) instruments() error {
+	m := t.metrics.Meter("headrace")
+	var errs [9]error
+	t.streams, errs[0] = m.Int64UpDownCounter("headrace_streams", metric.WithDescription("DoGet streams running"))
+	t.rows, errs[1] = m.Int64Counter("headrace_rows", metric.WithDescription("Rows sent"))
+	t.bytes, errs[2] = m.Int64Counter("headrace_bytes", metric.WithDescription("Bytes of messages sent"))
+	t.refused, errs[3] = m.Int64Counter("headrace_unauthenticated", metric.WithDescription("Calls without a valid identity"))
+	t.faults, errs[4] = m.Int64Counter("headrace_faults", metric.WithDescription("Internal errors: bugs"))
+	t.dataWait, errs[5] = m.Float64Histogram("headrace_data_wait", metric.WithUnit("s"), waits, metric.WithDescription("What a batch waited for store and decoder"))
+	t.clientWait, errs[6] = m.Float64Histogram("headrace_client_wait", metric.WithUnit("s"), waits, metric.WithDescription("What a batch waited for its client"))
+	t.fetchSeconds, errs[7] = m.Float64Histogram("headrace_fetch", metric.WithUnit("s"), waits, metric.WithDescription("Opening a segment"))
+	t.decodeSeconds, errs[8] = m.Float64Histogram("headrace_decode", metric.WithUnit("s"), waits, metric.WithDescription("Reading and decoding a block"))
+	return errors.Join(errs[:]...)
+}
+
+// observe reads gauges whenever somebody looks.
+func (t *telemetry) observe(pool *frame.Pool, ledger *budget.Ledger) error {
+	m := t.metrics.Meter("headrace")
+	memory, err1 := m.Int64ObservableGauge("headrace_memory", metric.WithUnit("By"), metric.WithDescription("Memory in use, by kind"))
+	limit, err2 := m.Int64ObservableGauge("headrace_memory_limit", metric.WithUnit("By"), metric.WithDescription("Memory that streams may use"))
+	leases, err3 := m.Int64ObservableGauge("headrace_leases", metric.WithDescription("Claims on frames"))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		st := ledger.Stats()
+		for kind, n := range st.Used {
+			o.ObserveInt64(memory, n, metric.WithAttributes(attribute.String("kind", string(kind))))
+		}
+		p := pool.Stats()
+		o.ObserveInt64(memory, p.Idle, metric.WithAttributes(attribute.String("kind", "idle")))
+		o.ObserveInt64(limit, st.Limit)
+		o.ObserveInt64(leases, int64(p.Leases))
+		return nil
+	}, memory, limit, leases)
+	return err
+}
+
+// handler serves the metrics in Prometheus' text format.
+func (t *telemetry) handler() http.Handler {
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{})
+}
+
+// serverOption makes one span for each RPC, a child of the client's traceparent.
+func (t *telemetry) serverOption() grpc.ServerOption {
+	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(t.traces),
+		otelgrpc.WithMeterProvider(t.metrics),
+		otelgrpc.WithPropagators(propagation.TraceContext{}),
+	))
+}
+
+// close flushes what is still to be exported.
+func (t *telemetry) close(ctx context.Context) error {
+	return errors.Join(t.traces.Shutdown(ctx), t.metrics.Shutdown(ctx))
+}
+
+// span begins a child of the RPC's span.
+func (t *telemetry) span(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
+	ctx, span := t.tracer.Start(ctx, name, trace.WithAttributes(attributes...))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}
+}
+
+// gatewayEvents are what the gateway tells.
+func (t *telemetry) gatewayEvents() gateway.Events {
+	return gateway.Events{
+		Span: func(ctx context.Context, stage string) (context.Context, func(error)) { return t.span(ctx, stage) },
+		Stream: func(ctx context.Context, r gateway.Read) func(error) {
+			at := metric.WithAttributes(attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset))
+			t.streams.Add(ctx, 1, at)
+			return func(error) { t.streams.Add(context.WithoutCancel(ctx), -1, at) }
+		},
+		Batch: func(ctx context.Context, r gateway.Read, b gateway.Sent) {
+			at := metric.WithAttributes(attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset))
+			t.rows.Add(ctx, b.Rows, at)
+			t.bytes.Add(ctx, b.Bytes, at)
+			t.dataWait.Record(ctx, b.DataWait.Seconds(), at)
+			t.clientWait.Record(ctx, b.SendWait.Seconds(), at)
+		},
+		Refused: func(ctx context.Context, method, cause string) {
+			t.refused.Add(ctx, 1)
+			t.log.WarnContext(ctx, "unauthenticated", "method", method, "cause", cause)
+		},
+		Audit: t.audit,
+		Fault: func(ctx context.Context, id string, err error) {
+			t.faults.Add(ctx, 1)
+			t.log.ErrorContext(ctx, "internal error", "id", id, "error", err.Error())
+		},
+	}
+}
+
+// audit writes one line for every read that was allowed or refused.
+func (t *telemetry) audit(ctx context.Context, r gateway.Read, err error) {
+	attrs := []slog.Attr{
+		slog.String("method", r.Method), slog.String("subject", r.Subject), slog.String("tenant", r.Tenant),
+		slog.String("dataset", r.Dataset), slog.Any("columns", r.Columns),
+	}
+	if err != nil {
+		t.log.LogAttrs(ctx, slog.LevelWarn, "read refused", append(attrs, slog.String("error", err.Error()))...)
+		return
+	}
+	attrs = append(attrs, slog.String("snapshot", r.Snapshot), slog.String("plan", r.Plan), slog.Int64("rows", r.Rows))
+	t.log.LogAttrs(ctx, slog.LevelInfo, "read", attrs...)
+}
+
+// storageEvents are what storage tells.
+func (t *telemetry) storageEvents() storage.Events {
+	return storage.Events{
+		Load: func(ctx context.Context, object string, segment int) (context.Context, func(error)) {
+			began := time.Now()
+			ctx, end := t.span(ctx, "load", attribute.String("object", object), attribute.Int("segment", segment))
+			return ctx, func(err error) {
+				t.fetchSeconds.Record(ctx, time.Since(began).Seconds())
+				end(err)
+			}
+		},
+		Decode: func(ctx context.Context, object string, rows int64) (context.Context, func(int64, error)) {
+			began := time.Now()
+			ctx, end := t.span(ctx, "decode", attribute.String("object", object), attribute.Int64("rows", rows))
+			return ctx, func(_ int64, err error) {
+				t.decodeSeconds.Record(ctx, time.Since(began).Seconds())
+				end(err)
+			}
+		},
+	}
+}
+
+// tracedHandler adds the ids of the span in the context to every log line.
+type tracedHandler struct{ slog.Handler }
+
+func (h tracedHandler) Handle(ctx context.Context, r slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h tracedHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return tracedHandler{h.Handler.WithAttrs(a)}
+}
+
+func (h tracedHandler) WithGroup(n string) slog.Handler { return tracedHandler{h.Handler.WithGroup(n)} }

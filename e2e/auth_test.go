@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	issuer   = "https://id.example.com"
+	audience = "headrace"
+)
+
+// secret makes an HMAC key file.
+func secret(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte("correct horse battery staple, twice over\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mint makes a token with the command that users have.
+func mint(t *testing.T, key, tenant string, more ...string) string {
+	t.Helper()
+	args := []string{"token", "--key", key, "--algorithm", "HS256", "--issuer", issuer, "--audience", audience, "--tenant", tenant}
+	out, errOut, err := run(t, append(args, more...)...)
+	if err != nil {
+		t.Fatalf("token: %v %s", err, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// withTokens starts a gateway that asks for tokens.
+func withTokens(t *testing.T, dir, key string, more ...string) *server {
+	t.Helper()
+	args := []string{dir, "--auth", "jwt", "--key", key, "--algorithm", "HS256", "--issuer", issuer, "--audience", audience}
+	return serve(t, append(args, more...)...)
+}
+
+func TestTokens(t *testing.T) {
+	dir, key := folders(t), secret(t)
+	s := withTokens(t, dir, key)
+	python(t, `
+uri, words, both, expired = sys.argv[1:]
+client = fl.connect(uri)
+path = fl.FlightDescriptor.for_path("words")
+calls = [
+    lambda o: client.get_flight_info(path, o),
+    lambda o: client.get_schema(path, o),
+    lambda o: list(client.list_flights(b"", o)),
+    lambda o: list(client.list_actions(o)),
+    lambda o: list(client.do_action(("headrace.stats", b""), o)),
+    lambda o: client.do_get(fl.Ticket(b'{"dataset": "words"}'), o).read_all(),
+]
+bad = [fl.FlightCallOptions(), auth(""), auth("x.y.z"), auth(words[:-3] + "AAA"), auth(expired), fl.FlightCallOptions(headers=[(b"authorization", b"Basic QTpC")])]
+for i, call in enumerate(calls):
+    for j, options in enumerate(bad):
+        try:
+            call(options)
+            raise SystemExit(f"call {i} went through with token {j}")
+        except fl.FlightUnauthenticatedError:
+            pass
+    call(auth(words))
+    call(fl.FlightCallOptions(headers=[(b"authorization", b"BEARER " + words.encode())]))
+for put in (lambda: client.do_put(path, pa.schema([]), auth(words))[0].close(), lambda: client.do_exchange(path, auth(words))[1].read_all()):
+    try:
+        put()
+        raise SystemExit("writing was allowed")
+    except pa.ArrowNotImplementedError:
+        pass
+assert [f.descriptor.path[0] for f in client.list_flights(b"", auth(words))] == [b"words"]
+assert len(list(client.list_flights(b"", auth(both)))) == 2
+try:
+    client.get_flight_info(fl.FlightDescriptor.for_path("vectors"), auth(words))
+    raise SystemExit("another's dataset was planned")
+except KeyError as e:
+    hidden = str(e).replace("vectors", "nowhere")
+try:
+    client.get_flight_info(fl.FlightDescriptor.for_path("nowhere"), auth(words))
+    raise SystemExit("a missing dataset was planned")
+except KeyError as e:
+    assert str(e) == hidden, (str(e), hidden)
+`, s.uri, mint(t, key, "t", "--grant", "words"), mint(t, key, "t", "--grant", "*"), mint(t, key, "t", "--ttl", "-10m"))
+	if !strings.Contains(s.log.String(), `"msg":"read"`) || !strings.Contains(s.log.String(), `"msg":"read refused"`) {
+		t.Error("the log has no audit lines")
+	}
+	if strings.Contains(s.log.String(), mint(t, key, "t")[:40]) {
+		t.Error("a token stands in the log")
+	}
+}
+
+func TestColumnGrants(t *testing.T) {
+	dir, key := folders(t), secret(t)
+	s := withTokens(t, dir, key)
+	python(t, `
+client, token = fl.connect(sys.argv[1]), auth(sys.argv[2])
+info = client.get_flight_info(fl.FlightDescriptor.for_path("words"), token)
+assert info.schema.names == ["id", "kind"], info.schema
+got = client.do_get(info.endpoints[0].ticket, token).read_all()
+assert got.column_names == ["id", "kind"]
+for column in ("text", "nothing", ["text"]):
+    try:
+        client.get_flight_info(request(dataset="words", columns=[column]), token)
+        raise SystemExit(f"column {column} was planned")
+    except KeyError as e:
+        assert "text" in str(e) or "nothing" in str(e), e
+`, s.uri, mint(t, key, "t", "--grant", `{"datasets": "words", "columns": ["id", "kind", "elsewhere"]}`))
+}
+
+func TestKeyRotation(t *testing.T) {
+	dir, key := folders(t), secret(t)
+	s := withTokens(t, dir, key)
+	old := mint(t, key, "t", "--grant", "*")
+	fresh := secret(t)
+	if err := os.WriteFile(fresh, []byte("another secret, just as long as the other one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token := mint(t, fresh, "t", "--grant", "*")
+	if err := os.Rename(fresh, key); err != nil {
+		t.Fatal(err)
+	}
+	python(t, `
+client = fl.connect(sys.argv[1])
+def ok(token):
+    try:
+        return list(client.list_flights(b"", auth(token))) and True
+    except fl.FlightUnauthenticatedError:
+        return False
+deadline = time.time() + 20
+while not ok(sys.argv[2]):
+    assert time.time() < deadline, "the new key is not used"
+    time.sleep(0.1)
+assert not ok(sys.argv[3]), "the old key still counts"
+`, s.uri, token, old)
+}
+
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+import subprocess
+pq.write_table(pa.table({"a": [1, 2, 3]}), sys.argv[1] + "/x.parquet")
+`, dir)
+	certs := t.TempDir()
+	makeCertificate(t, certs, 1)
+	s := serve(t, dir, "--tls-cert", certs+"/cert.pem", "--tls-key", certs+"/key.pem")
+	if !strings.HasPrefix(s.uri, "grpc+tls://") {
+		t.Fatalf("uri %s", s.uri)
+	}
+	const script = `
+client = fl.connect(sys.argv[1], tls_root_certs=Path(sys.argv[2], "cert.pem").read_bytes())
+deadline = time.time() + 20
+while True:
+    try:
+        assert read(client, dataset=sys.argv[3])["a"].to_pylist() == [1, 2, 3]
+        break
+    except fl.FlightUnavailableError:
+        assert time.time() < deadline
+        client = fl.connect(sys.argv[1], tls_root_certs=Path(sys.argv[2], "cert.pem").read_bytes())
+        time.sleep(0.2)
+`
+	python(t, script, s.uri, certs, filepath.Base(dir))
+	makeCertificate(t, certs, 2) // renewed without a restart
+	python(t, script, s.uri, certs, filepath.Base(dir))
+}
+
+func TestPlaintextOffLoopbackIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{dir, "--listen", "0.0.0.0:0"},
+		{dir, "--listen", "0.0.0.0:0", "--auth", "jwt", "--key", secret(t), "--algorithm", "HS256", "--issuer", issuer, "--audience", audience},
+		{dir, "--listen", ":0"},
+	} {
+		_, errOut, err := run(t, append([]string{"serve", "--admin", "127.0.0.1:0"}, args...)...)
+		if err == nil || !strings.Contains(errOut, "insecure") {
+			t.Errorf("%v: %v %s", args, err, errOut)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headrace/headrace/gateway/wire"
+)
+
+// statsAction is the action that tells a tenant how its streams and the gateway's memory are.
+const statsAction = "headrace.stats"
+
+// actions are all that DoAction knows, in the order that ListActions tells.
+var actions = []*flight.ActionType{
+	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
+	{Type: statsAction, Description: "Memory by kind and the caller's streams. Body: empty. Result: JSON."},
+}
+
+// ListActions lists what DoAction knows.
+func (s *Server) ListActions(_ *flight.Empty, stream flight.FlightService_ListActionsServer) error {
+	for _, a := range actions {
+		if err := stream.Send(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DoAction runs one of the actions.
+func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoActionServer) (err error) {
+	var body []byte
+	switch a.GetType() {
+	case flight.CancelFlightInfoActionType:
+		body, err = s.cancelFlight(stream.Context(), a.GetBody())
+	case statsAction:
+		body, err = s.stats(stream.Context())
+	default:
+		err = status.Errorf(codes.Unimplemented, "unknown action %q: ListActions tells those that exist", clip(a.GetType()))
+	}
+	if err != nil {
+		return err
+	}
+	return stream.Send(&flight.Result{Body: body})
+}
+
+// cancelFlight ends the running streams that the FlightInfo's tickets began.
+func (s *Server) cancelFlight(ctx context.Context, body []byte) ([]byte, error) {
+	var req flight.CancelFlightInfoRequest
+	if err := proto.Unmarshal(body, &req); err != nil {
+		return nil, fmt.Errorf("%w: the body is no CancelFlightInfoRequest", wire.ErrRequest)
+	}
+	meta, err := wire.ParseMeta[wire.InfoMeta](req.GetInfo().GetAppMetadata())
+	if err != nil {
+		return nil, fmt.Errorf("%w: the FlightInfo lacks the app_metadata that GetFlightInfo gave it", wire.ErrRequest)
+	}
+	if s.flights.cancel(principal(ctx).Tenant, meta.Flight) == 0 {
+		return nil, errNoFlight
+	}
+	return proto.Marshal(&flight.CancelFlightInfoResult{Status: flight.CancelStatusCancelled})
+}
+
+// Stats is the answer of headrace.stats. Bytes, unless the name says otherwise.
+type Stats struct {
+	Memory struct {
+		Limit    int64            `json:"limit"`
+		Reserved int64            `json:"reserved"`
+		Used     map[string]int64 `json:"used"`
+		Waiting  int              `json:"waiting"` // streams in line
+	} `json:"memory"`
+	Streams int `json:"streams"` // of the caller's tenant
+}
+
+func (s *Server) stats(ctx context.Context) ([]byte, error) {
+	ledger := s.Ledger.Stats()
+	var st Stats
+	st.Memory.Limit, st.Memory.Reserved, st.Memory.Waiting = ledger.Limit, ledger.Reserved, ledger.Waiting
+	st.Memory.Used = map[string]int64{}
+	for kind, n := range ledger.Used {
+		st.Memory.Used[string(kind)] = n
+	}
+	st.Streams = s.flights.count(principal(ctx).Tenant)
+	return json.Marshal(st)
+}
+
+// Handshake is not needed: a bearer token comes with every call.
+func (s *Server) Handshake(flight.FlightService_HandshakeServer) error {
+	return status.Error(codes.Unimplemented, "no handshake: send the header `authorization: Bearer <token>` with every call")
+}
+
+// DoPut is refused: headrace reads.
+func (s *Server) DoPut(flight.FlightService_DoPutServer) error {
+	return status.Error(codes.Unimplemented, "DoPut: headrace only reads; write to the store itself")
+}
+
+// DoExchange is refused: headrace reads.
+func (s *Server) DoExchange(flight.FlightService_DoExchangeServer) error {
+	return status.Error(codes.Unimplemented, "DoExchange: headrace runs nobody's code; read with DoGet")
+}
+
+// PollFlightInfo is refused: plans are quick.
+func (s *Server) PollFlightInfo(context.Context, *flight.FlightDescriptor) (*flight.PollInfo, error) {
+	return nil, status.Error(codes.Unimplemented, "PollFlightInfo: plans are made at once, use GetFlightInfo")
+}

@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+
+	"github.com/headrace/headrace/gateway/codec"
+	"github.com/headrace/headrace/gateway/feed"
+	"github.com/headrace/headrace/gateway/wire"
+	"github.com/headrace/headrace/schema"
+)
+
+// The largest message, when the request does not say: what a stock client of any language takes for batches as stored,
+// and one whole training batch otherwise.
+const (
+	storedMessage = 4 << 20
+	batchMessage  = 64 << 20
+)
+
+// DoGet streams what a ticket, or a request written by hand, means.
+func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetServer) error {
+	if s.draining.Load() {
+		return errDraining
+	}
+	ctx := stream.Context()
+	req, err := wire.ParseTicket(ticket.GetTicket())
+	if err != nil {
+		return err
+	}
+	p, err := s.plan(ctx, "DoGet", req)
+	if err != nil {
+		return err
+	}
+	who := principal(ctx)
+	r := read("DoGet", who, req, p)
+	ended := s.Events.Stream(ctx, r)
+	err = s.run(ctx, stream, p, &running{flight: req.Flight, tenant: who.Tenant}, r)
+	ended(err)
+	return err
+}
+
+// run sends the stream from a goroutine of its own and waits for it, or for a reason to end at once: a Send that waits
+// for a client which does not read can only be ended by the end of the call.
+func (s *Server) run(ctx context.Context, stream flight.FlightService_DoGetServer, p *planned, entry *running, r Read) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	entry.cancel = cancel
+	done := s.flights.add(entry)
+	stop := context.AfterFunc(s.running, func() { cancel(context.Cause(s.running)) })
+	sent := make(chan error, 1)
+	s.senders.Go(func() {
+		defer done()
+		defer stop()
+		defer cancel(nil)
+		defer func() {
+			if r := recover(); r != nil {
+				sent <- panicked(r)
+			}
+		}()
+		sent <- (&sender{Server: s, stream: stream, planned: p, read: r}).send(ctx)
+	})
+	select {
+	case err := <-sent:
+		return cause(ctx, err)
+	case <-ctx.Done():
+		select {
+		case err := <-sent: // both are ready: the stream's own end counts
+			return cause(ctx, err)
+		default:
+			return cause(ctx, ctx.Err())
+		}
+	}
+}
+
+// cause replaces the bare "context canceled" by the reason it was.
+func cause(ctx context.Context, err error) error {
+	if err != nil && errors.Is(err, context.Canceled) {
+		if why := context.Cause(ctx); why != nil {
+			return why
+		}
+	}
+	return err
+}
+
+// sender is one DoGet on its way.
+type sender struct {
+	*Server
+	stream flight.FlightService_DoGetServer
+	*planned
+	read    Read
+	encoder *codec.Encoder
+}
+
+// send sends the schema at once, waits for memory, then sends batch after batch.
+func (s *sender) send(ctx context.Context) error {
+	if err := s.sendMessage(codec.SchemaMessage(schema.Message(s.schema), nil)); err != nil {
+		return err
+	}
+	if s.count() == 0 {
+		return nil
+	}
+	need := s.Store.Need(s.snapshot, s.projection, s.blocks)
+	grant, err := s.admit(ctx, need)
+	if err != nil {
+		return err
+	}
+	defer grant.Close()
+	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, grant)
+	batches := feed.Open(ctx, s.Store, s.Pool, grant, feed.Walk{
+		Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection, Steps: s.steps,
+		Join: s.request.BatchSize > 0, First: s.first, RowID: s.request.RowID,
+	})
+	defer batches.Close()
+	first, end := s.Events.Span(ctx, "first batch")
+	for {
+		b, err := batches.Next(first)
+		if err == io.EOF {
+			end(nil)
+			return nil
+		}
+		if err == nil {
+			err = s.sendBatch(ctx, b)
+		}
+		end(err)
+		if err != nil {
+			return err
+		}
+		first, end = ctx, func(error) {}
+	}
+}
+
+var compressions = map[string]codec.Compression{"": codec.None, "lz4": codec.LZ4, "zstd": codec.Zstd}
+
+// part is an encoded run of rows of a piece.
+type part struct {
+	body  *codec.Body
+	piece feed.Piece
+	from  int64
+	rows  int64
+}
+
+// sendBatch sends a step: one message, or as many parts as the limit asks for. The cursor rides on the last.
+func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
+	defer b.Release()
+	parts, err := s.encode(b)
+	defer func() {
+		for _, p := range parts {
+			p.body.Release()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	sent := Sent{Rows: b.Rows, DataWait: b.Wait}
+	for i, p := range parts {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		began := time.Now()
+		sent.Bytes += int64(p.body.Size())
+		message := p.body.Message(s.stream.Context(), s.batchMeta(b, parts, i).Marshal(), p.piece.Lease.Share())
+		if err := s.sendMessage(message); err != nil {
+			return err
+		}
+		sent.SendWait += time.Since(began)
+	}
+	s.Events.Batch(ctx, s.read, sent)
+	return nil
+}
+
+func (s *sender) sendMessage(m *codec.Message) error {
+	defer m.Release()
+	return s.stream.SendMsg(m)
+}
+
+// batchMeta is the metadata of part i.
+func (s *sender) batchMeta(b *feed.Batch, parts []part, i int) wire.BatchMeta {
+	m := wire.BatchMeta{Epoch: b.Epoch, Step: b.Step, WaitUS: b.Wait.Microseconds(), Sum: b.Sum.String()}
+	if len(parts) > 1 {
+		m.Part, m.Parts = i+1, len(parts)
+		m.Sum = parts[i].piece.Sum(parts[i].from, parts[i].from+parts[i].rows).String()
+	}
+	if i+1 < len(parts) {
+		return m
+	}
+	m.Cursor = wire.Cursor{Plan: s.hash[:32], Epoch: b.After.Epoch, Rows: b.After.Rows}.String()
+	if r := b.Receipt; r != nil {
+		m.Receipt = &wire.Receipt{Rows: r.Rows, Steps: r.Steps, Dropped: r.Dropped, Sum: r.Sum.String()}
+	}
+	return m
+}
+
+// encode makes the messages of a step, each within the limit: sizes are measured after encoding, not guessed.
+func (s *sender) encode(b *feed.Batch) (parts []part, err error) {
+	limit := s.limit()
+	for _, piece := range b.Pieces {
+		parts, err = s.split(parts, part{piece: piece, rows: piece.Record.NumRows()}, limit)
+		if err != nil {
+			return parts, err
+		}
+	}
+	return parts, nil
+}
+
+func (s *sender) limit() int {
+	switch {
+	case s.request.MaxMessageBytes > 0:
+		return int(s.request.MaxMessageBytes)
+	case s.request.BatchSize > 0:
+		return batchMessage
+	default:
+		return storedMessage
+	}
+}
+
+// split appends the part, cut into equal runs of rows until each fits. A single row that is larger goes alone: clients
+// that expect such rows raise their limit.
+func (s *sender) split(parts []part, p part, limit int) ([]part, error) {
+	record := p.piece.Record
+	if p.from > 0 || p.rows < record.NumRows() {
+		record = record.NewSlice(p.from, p.from+p.rows)
+	}
+	body, err := s.encoder.Encode(record)
+	if err != nil {
+		return parts, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
+	}
+	size := body.Size()
+	if size <= limit || p.rows <= 1 {
+		p.body = body
+		return append(parts, p), nil
+	}
+	body.Release()
+	n := min(p.rows, int64((size+limit-1)/limit))
+	for i := range n {
+		from, to := i*p.rows/n, (i+1)*p.rows/n
+		parts, err = s.split(parts, part{piece: p.piece, from: p.from + from, rows: to - from}, limit)
+		if err != nil {
+			return parts, err
+		}
+	}
+	return parts, nil
+}

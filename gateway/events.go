@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"context"
+	"time"
+)
+
+// Events lets others look in: spans, metrics, logs. Functions left out do nothing. All must be quick and safe for
+// concurrent use.
+type Events struct {
+	// Span begins a stage of a call (plan, admission, first batch); the function it returns ends it.
+	Span func(ctx context.Context, stage string) (context.Context, func(error))
+	// Stream begins with a DoGet that passed its plan and ends with it.
+	Stream func(ctx context.Context, r Read) func(error)
+	// Batch is called for each step sent.
+	Batch func(ctx context.Context, r Read, b Sent)
+	// Refused is a call without a valid identity; cause is for the log, never for the caller.
+	Refused func(ctx context.Context, method, cause string)
+	// Audit is one decision on a read: by GetFlightInfo, GetSchema or DoGet; err is nil when it is allowed.
+	Audit func(ctx context.Context, r Read, err error)
+	// Fault is our own bug: the caller saw only the id.
+	Fault func(ctx context.Context, id string, err error)
+}
+
+// Read is who reads what.
+type Read struct {
+	Method   string
+	Subject  string
+	Tenant   string
+	Dataset  string
+	Snapshot string
+	Plan     string
+	Columns  []string // nil: all that are granted
+	Rows     int64    // that the plan will deliver
+}
+
+// Sent is one step as it left.
+type Sent struct {
+	Rows     int64
+	Bytes    int64         // of its messages
+	DataWait time.Duration // spent waiting for the store and the decoder
+	SendWait time.Duration // spent waiting for the client
+}
+
+func (e Events) withDefaults() Events {
+	if e.Span == nil {
+		e.Span = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+	}
+	if e.Stream == nil {
+		e.Stream = func(context.Context, Read) func(error) { return func(error) {} }
+	}
+	if e.Batch == nil {
+		e.Batch = func(context.Context, Read, Sent) {}
+	}
+	if e.Refused == nil {
+		e.Refused = func(context.Context, string, string) {}
+	}
+	if e.Audit == nil {
+		e.Audit = func(context.Context, Read, error) {}
+	}
+	if e.Fault == nil {
+		e.Fault = func(context.Context, string, error) {}
+	}
+	return e
+}
