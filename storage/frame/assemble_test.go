@@ -212,55 +212,6 @@ func TestAssembleEqualsItsSlicesForRandomTypes(t *testing.T) {
 	})
 }
 
-// Random changes of a column's bytes give an error or some rows, never a
-// panic, and never more memory than the changed bytes account for.
-func TestAssembleOfCorruptBytesNeverPanics(t *testing.T) {
-	_, g, p := world(t, 1<<22)
-	rapid.Check(t, func(t *rapid.T) {
-		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		typ := randomType(r, 3)
-		m := &maker{Rand: r, nulls: true}
-		c := ColumnOf(m.array(typ, 1+r.Intn(30)))
-		rows := c.Len
-		spoil(r, &c)
-		l, err := p.Assemble(g, budget.Frames, schemaOf(typ), []Piece{{[]Column{c}, 0, rows}})
-		if err != nil {
-			known := errors.Is(err, ErrCorrupt) || errors.Is(err, ErrOverflow) || errors.Is(err, budget.ErrExhausted)
-			if !known || !errors.Is(err, budget.ErrExhausted) && !strings.Contains(err.Error(), `column "c0`) {
-				t.Fatalf("%s: %v", typ, err)
-			}
-			return
-		}
-		checkExact(t, l)
-		rowsOf(l.Batch().Column(0), 0, int(l.Batch().NumRows())) // every offset leads somewhere
-		l.Release()
-	})
-}
-
-func spoil(r *rand.Rand, c *Column) {
-	for i := range c.Buffers {
-		b := bytes.Clone(c.Buffers[i].Mem)
-		c.Buffers[i].Mem = b
-		switch {
-		case len(b) == 0 || r.Intn(2) == 0:
-		case r.Intn(4) == 0:
-			c.Buffers[i].Mem = b[:r.Intn(len(b))]
-		default:
-			for range 1 + r.Intn(3) {
-				b[r.Intn(len(b))] ^= 1 << r.Intn(8)
-			}
-		}
-	}
-	if r.Intn(5) == 0 {
-		lengths := []int64{-1, 0, 1, c.Len + 1, math.MaxInt64, math.MinInt64, 1 << 40}
-		field := []*int64{&c.Len, &c.Offset, &c.Nulls}[r.Intn(3)]
-		*field = lengths[r.Intn(len(lengths))]
-	}
-	for i := range c.Children {
-		spoil(r, &c.Children[i])
-	}
-}
-
 func TestAssembleNamesTheCorruptColumn(t *testing.T) {
 	_, g, p := world(t, 1<<20)
 	offsets := func(v ...int32) Buffer { return Buffer{Mem: arrow.Int32Traits.CastToBytes(v)} }
