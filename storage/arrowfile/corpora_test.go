@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
@@ -87,6 +85,7 @@ func TestFuzzCorpora(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		y := newYard(t)
 		for _, e := range entries {
 			t.Run(folder+"/"+e.Name(), func(t *testing.T) {
 				b, err := os.ReadFile(filepath.Join(dir, e.Name()))
@@ -95,7 +94,7 @@ func TestFuzzCorpora(t *testing.T) {
 				}
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				err = readAll(t, b)
+				_, err = y.read(t, b)
 				runtime.ReadMemStats(&after)
 				if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
 					t.Errorf("%d bytes allocated for a file of %d", n, len(b))
@@ -106,33 +105,7 @@ func TestFuzzCorpora(t *testing.T) {
 	}
 }
 
-// readAll describes and reads foreign bytes; the error is theirs, and of one
-// of the classes that foreign bytes may have.
-func readAll(t testing.TB, b []byte) error {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "x"), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h := newHouse(t, dir)
-	obj := h.open(t, "x")
-	sh, err := Describe(context.Background(), obj)
-	if err != nil {
-		return ownError(t, err)
-	}
-	var first error
-	p := schema.All(schema.Plain(sh.Schema))
-	for i := range min(len(sh.Segments), 100) {
-		if sh.Segments[i].Rows > 1<<24 {
-			continue // null columns may well have that many, at no cost
-		}
-		if err := h.read(obj, sh, i, p, 1<<16, func(arrow.RecordBatch) {}); err != nil && first == nil {
-			first = ownError(t, err)
-		}
-	}
-	return first
-}
-
+// ownError checks that an error is of a class that foreign bytes may have.
 func ownError(t testing.TB, err error) error {
 	t.Helper()
 	for _, class := range []error{snapshot.ErrCorrupt, snapshot.ErrUnsupported, frame.ErrUnsupported, frame.ErrOverflow, budget.ErrExhausted, budget.ErrTooLarge} {
