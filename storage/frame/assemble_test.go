@@ -243,8 +243,10 @@ func TestAssembleRefusesOffsetsThatOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Type = arrow.BinaryTypes.Binary
-	list := Column{Type: arrow.ListOf(arrow.Null), Len: 1, Buffers: []Buffer{{}, {Mem: arrow.Int32Traits.CastToBytes([]int32{0, math.MaxInt32})}},
-		Children: []Column{{Type: arrow.Null, Len: math.MaxInt32}}}
+	list := Column{
+		Type: arrow.ListOf(arrow.Null), Len: 1, Buffers: []Buffer{{}, {Mem: arrow.Int32Traits.CastToBytes([]int32{0, math.MaxInt32})}},
+		Children: []Column{{Type: arrow.Null, Len: math.MaxInt32}},
+	}
 	two := []Piece{{[]Column{list}, 0, 1}, {[]Column{list}, 0, 1}}
 	if _, err := p.Assemble(g, budget.Frames, schemaOf(list.Type), two); !errors.Is(err, ErrOverflow) {
 		t.Fatal(err)
@@ -336,8 +338,10 @@ func TestAssembleCopiesSharedListsOnce(t *testing.T) {
 		sizes[i] = n
 	}
 	mem := func(v []int32) Buffer { return Buffer{Mem: arrow.Int32Traits.CastToBytes(v)} }
-	c := Column{Type: arrow.ListViewOf(arrow.PrimitiveTypes.Int32), Len: n, Buffers: []Buffer{{}, mem(make([]int32, n)), mem(sizes)},
-		Children: []Column{{Type: arrow.PrimitiveTypes.Int32, Len: n, Buffers: []Buffer{{}, mem(sizes)}}}}
+	c := Column{
+		Type: arrow.ListViewOf(arrow.PrimitiveTypes.Int32), Len: n, Buffers: []Buffer{{}, mem(make([]int32, n)), mem(sizes)},
+		Children: []Column{{Type: arrow.PrimitiveTypes.Int32, Len: n, Buffers: []Buffer{{}, mem(sizes)}}},
+	}
 	l, err := p.Assemble(g, budget.Frames, schemaOf(c.Type), []Piece{{[]Column{c}, 0, n}})
 	if err != nil {
 		t.Fatal(err)

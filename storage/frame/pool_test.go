@@ -19,8 +19,18 @@ import (
 func TestCostStepsAreFourAnOctave(t *testing.T) {
 	page := Cost(1)
 	for _, c := range []struct{ n, want int64 }{
-		{0, 0}, {1, 1}, {page, 1}, {page + 1, 2}, {5 * page, 5}, {7*page + 1, 8}, {8*page + 1, 10}, {11 * page, 12},
-		{16*page + 1, 20}, {28*page + 1, 32}, {1024 * page, 1024}, {1024*page + 1, 1280},
+		{0, 0},
+		{1, 1},
+		{page, 1},
+		{page + 1, 2},
+		{5 * page, 5},
+		{7*page + 1, 8},
+		{8*page + 1, 10},
+		{11 * page, 12},
+		{16*page + 1, 20},
+		{28*page + 1, 32},
+		{1024 * page, 1024},
+		{1024*page + 1, 1280},
 	} {
 		if got := Cost(c.n); got != c.want*page {
 			t.Errorf("Cost(%d) is %d pages, not %d", c.n, got/page, c.want)
