@@ -165,3 +165,28 @@ func TestPlainRefusesOffsetsThatOverflow(t *testing.T) {
 	}
 	mem.AssertSize(t, 0)
 }
+
+// The shape of a nested type stays, whatever it holds.
+func TestPlainTypeRebuildsEveryNesting(t *testing.T) {
+	shapes := func(v arrow.DataType) []arrow.DataType {
+		f := []arrow.Field{{Name: "a", Type: v, Nullable: true}, {Name: "b", Type: arrow.PrimitiveTypes.Int8}}
+		codes := []arrow.UnionTypeCode{7, 3}
+		sorted := arrow.MapOf(arrow.BinaryTypes.String, v)
+		sorted.KeysSorted = true
+		return []arrow.DataType{
+			arrow.ListOfNonNullable(v), arrow.LargeListOf(v), arrow.FixedSizeListOf(3, v), arrow.ListViewOf(v), arrow.LargeListViewOf(v),
+			arrow.StructOf(f...), sorted, arrow.SparseUnionOf(f, codes), arrow.DenseUnionOf(f, codes),
+			arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, v), arrow.ListOf(arrow.StructOf(f...)),
+		}
+	}
+	encoded := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.LargeString}
+	want := shapes(arrow.BinaryTypes.LargeString)
+	for i, typ := range shapes(encoded) {
+		if got := plainType(typ); !arrow.TypeEqual(got, want[i], arrow.CheckMetadata()) {
+			t.Errorf("%s became %s", typ, got)
+		}
+		if plainType(want[i]) != want[i] {
+			t.Errorf("%s was not left as it is", want[i])
+		}
+	}
+}

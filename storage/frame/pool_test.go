@@ -151,8 +151,10 @@ func ints(t testing.TB, p *Pool, g *budget.Grant, n int, v int64) *Lease {
 	}
 	arr := b.NewArray()
 	defer arr.Release()
-	c := ColumnOf(arr)
-	l, err := p.Assemble(g, budget.Frames, schemaOf(arrow.PrimitiveTypes.Int64), []Piece{{[]Column{c}, 0, c.Len}})
+	s := schemaOf(arrow.PrimitiveTypes.Int64)
+	batch := array.NewRecordBatch(s, []arrow.Array{arr}, int64(n))
+	defer batch.Release()
+	l, err := p.Assemble(g, budget.Frames, s, []Piece{PieceOf(batch, 0, int64(n))})
 	if err != nil {
 		t.Error(err)
 	}
