@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,8 +141,8 @@ func (d *dataset) keep(snap *snapshot.Snapshot) {
 	}
 }
 
-// describe returns the shards of what was found. Only new and changed objects
-// are looked at.
+// describe returns the shards of what was found, sorted by key. Only new and
+// changed objects are looked at.
 func (d *dataset) describe(ctx context.Context, f *found) (shards []*snapshot.Shard, err error) {
 	if f.err != nil {
 		return nil, f.err
@@ -162,7 +163,9 @@ func (d *dataset) describe(ctx context.Context, f *found) (shards []*snapshot.Sh
 		return shards, nil
 	}
 	fresh, err := d.describeAll(ctx, todo)
-	return append(shards, fresh...), err
+	shards = append(shards, fresh...)
+	slices.SortFunc(shards, func(a, b *snapshot.Shard) int { return cmp.Compare(a.Key, b.Key) })
+	return shards, err
 }
 
 // workers bounds how many objects of a dataset are described at once.

@@ -86,7 +86,7 @@ func unmixed(shards []*snapshot.Shard) error {
 			continue
 		}
 		is := sh.Format == snapshot.Parquet
-		if first[is] == nil || sh.Key < first[is].Key {
+		if first[is] == nil {
 			first[is] = sh
 		}
 	}

@@ -43,7 +43,7 @@ func (d *discovery) set(folder string) *found {
 
 // visit takes one entry of the listing.
 func (d *discovery) visit(a bucket.Attrs) error {
-	if folder, kind := tableMark(a.Key); kind != "" {
+	if folder, kind := tableMark(path.Base(d.mount.URL), a.Key); kind != "" {
 		d.tables[folder] = kind
 	}
 	folder := d.datasetOf(a.Key)

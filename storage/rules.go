@@ -28,8 +28,9 @@ func partition(name string) bool { return strings.Index(name, "=") > 0 }
 
 // tableMark tells whether the key of a folder (it ends in a slash) or of a
 // file shows that some folder is a table, whose live files no listing shows.
-// It returns that folder's key ("" or ending in a slash).
-func tableMark(key string) (folder, kind string) {
+// It returns that folder's key ("" or ending in a slash). base is the name of
+// the folder that keys are relative to.
+func tableMark(base, key string) (folder, kind string) {
 	parent, name := path.Split(strings.TrimSuffix(key, "/"))
 	isFolder := strings.HasSuffix(key, "/")
 	switch {
@@ -37,7 +38,7 @@ func tableMark(key string) (folder, kind string) {
 		return parent, "a Delta Lake table"
 	case isFolder && name == ".hoodie":
 		return parent, "a Hudi table"
-	case isFolder && name == "_versions" && strings.HasSuffix(parent, ".lance/"):
+	case isFolder && name == "_versions" && strings.HasSuffix(base+"/"+parent, ".lance/"):
 		return parent, "a Lance dataset"
 	case !isFolder && strings.HasSuffix(name, ".metadata.json") && path.Base(parent) == "metadata":
 		return strings.TrimSuffix(parent, "metadata/"), "an Iceberg table"
