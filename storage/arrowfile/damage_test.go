@@ -9,12 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	flatbuffers "github.com/google/flatbuffers/go"
 
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/snapshot"
-
-	"github.com/apache/arrow-go/v18/arrow"
 )
 
 func golden(t testing.TB, name string) []byte {
@@ -34,7 +33,7 @@ type yard struct {
 
 func newYard(t testing.TB) *yard {
 	dir := t.TempDir()
-	return &yard{newHouse(t, dir), dir}
+	return &yard{newHouseOf(t, dir, 32<<20), dir}
 }
 
 // read describes b and reads all of it; it returns the rows.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"hash"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -127,8 +128,8 @@ func (d *describer) schema(t table) error {
 
 // kind notes what a dictionary holds; fields may share one.
 func (d *describer) kind(id int64, v values) error {
-	if old, ok := d.kinds[id]; ok && !arrow.TypeEqual(old.typ, v.typ) {
-		return corruptf("dictionary %d is said to hold both %v and %v", id, old.typ, v.typ)
+	if old, ok := d.kinds[id]; ok && !(arrow.TypeEqual(old.typ, v.typ) && slices.Equal(old.ids, v.ids)) {
+		return corruptf("fields do not agree about what dictionary %d holds", id)
 	}
 	d.kinds[id] = v
 	return nil

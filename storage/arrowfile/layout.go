@@ -142,7 +142,7 @@ func (w *walker) oldValidity(s *stored) error {
 		return err
 	}
 	if s.nulls > 0 {
-		return unsupportedf("unions with nulls of their own, as written before format version 1.0")
+		return unsupportedf("unions and runs with nulls of their own, as written before format version 1.0")
 	}
 	s.parts = s.parts[:0]
 	return nil

@@ -107,13 +107,15 @@ type house struct {
 	bucket *bucket.Bucket
 }
 
-func newHouse(t testing.TB, dir string) *house {
+func newHouse(t testing.TB, dir string) *house { return newHouseOf(t, dir, 2<<30) }
+
+func newHouseOf(t testing.TB, dir string, limit int64) *house {
 	t.Helper()
 	b, err := bucket.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{ledger: budget.New(budget.Options{Limit: 2 << 30}), pool: frame.NewPool(frame.Options{Poison: true}), bucket: b}
+	h := &house{ledger: budget.New(budget.Options{Limit: limit}), pool: frame.NewPool(frame.Options{Poison: true}), bucket: b}
 	if h.grant, err = h.ledger.Admit(context.Background(), 1<<20); err != nil {
 		t.Fatal(err)
 	}

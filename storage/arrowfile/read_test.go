@@ -1,7 +1,6 @@
 package arrowfile
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/headrace/headrace/schema"
-	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // Every file that pyarrow wrote reads as pyarrow says, at once and bit by bit.
@@ -63,24 +61,4 @@ func (h *house) compare(t *testing.T, key, expectation string, step int64) {
 		}
 		w.Release()
 	}
-}
-
-func TestFormatIsDecidedByContent(t *testing.T) {
-	dir := files(t)
-	h := newHouse(t, dir)
-	for name, want := range map[string]snapshot.Format{"leaves-none.file": snapshot.Arrow, "leaves-none.stream": snapshot.Stream} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tmp := t.TempDir()
-		if err := os.WriteFile(filepath.Join(tmp, "data.arrow"), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, sh := newHouse(t, tmp).describe(t, "data.arrow")
-		if sh.Format != want {
-			t.Errorf("%s is taken for %s", name, sh.Format)
-		}
-	}
-	_ = h
 }
