@@ -34,8 +34,21 @@ func TestMain(m *testing.M) {
 		victim(address)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	var err error
+	if madeDir, err = os.MkdirTemp("", "codec"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(madeDir)
+		os.Exit(code)
+	}))
 }
+
+// The Python client's data is made once, in a folder that TestMain removes.
+var (
+	madeDir  string
+	madeOnce sync.Once
+)
 
 // store is a pool and a grant whose end the test checks: no memory, no lease, no charge may be left.
 type store struct {
@@ -240,23 +253,24 @@ func writeJobs(t testing.TB, dir string, jobs []job) {
 	}
 }
 
-// made is the folder of the Python client's data, as batches by file name.
-func made(t testing.TB, dir string) map[string]arrow.RecordBatch {
+// made is the folder of the Python client's data and its batches by file name.
+func made(t testing.TB) (dir string, batches map[string]arrow.RecordBatch) {
 	t.Helper()
-	runClient(t, "make", dir)
-	files, err := filepath.Glob(filepath.Join(dir, "*.arrows"))
+	python(t)
+	madeOnce.Do(func() { runClient(t, "make", madeDir) })
+	files, err := filepath.Glob(filepath.Join(madeDir, "*.arrows"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no data made: ", err)
 	}
-	out := map[string]arrow.RecordBatch{}
+	batches = map[string]arrow.RecordBatch{}
 	for _, f := range files {
 		b, err := os.ReadFile(f) //nolint:gosec // a file of this test
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[filepath.Base(f)] = decode(t, b)
+		batches[filepath.Base(f)] = decode(t, b)
 	}
-	return out
+	return madeDir, batches
 }
 
 // receive reads a stream to its end and gives each record batch with its metadata.

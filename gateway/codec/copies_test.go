@@ -151,6 +151,7 @@ func TestRefusals(t *testing.T) {
 		"dictionary":         {data(&arrow.DictionaryType{IndexType: ints, ValueType: text}, 1, nil, none, make([]byte, 4)), ErrUnsupported},
 		"short values":       {data(ints, 3, nil, none, make([]byte, 8)), ErrCorrupt},
 		"short validity":     {data(ints, 9, nil, []byte{1}, make([]byte, 36)), ErrCorrupt},
+		"short list view":    {data(arrow.ListViewOf(ints), 9, []arrow.ArrayData{three}, []byte{1}, make([]byte, 36), append(make([]byte, 32), 1, 0, 0, 0)), ErrCorrupt},
 		"short bits":         {data(arrow.FixedWidthTypes.Boolean, 9, nil, none, []byte{1}), ErrCorrupt},
 		"falling offsets":    {data(text, 1, nil, none, []byte{2, 0, 0, 0, 1, 0, 0, 0}, []byte("abc")), ErrCorrupt},
 		"negative offsets":   {data(text, 1, nil, none, []byte{255, 255, 255, 255, 1, 0, 0, 0}, []byte("abc")), ErrCorrupt},

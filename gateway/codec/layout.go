@@ -206,13 +206,14 @@ func (l *layout) validity(d arrow.ArrayData, from, n int) error {
 	return l.bits(raw, from, n)
 }
 
-// valid returns a test for null rows by their place in the buffers, nil when there are none.
+// valid returns a test for null rows by their place in the buffers, nil when there are none. What a bitmap is too short
+// for is null until validity refuses it.
 func valid(d arrow.ArrayData) func(i int) bool {
 	raw := bytesOf(d, 0)
 	if len(raw) == 0 || d.NullN() == 0 {
 		return nil
 	}
-	return func(i int) bool { return bitutil.BitIsSet(raw, i) }
+	return func(i int) bool { return i < 8*len(raw) && bitutil.BitIsSet(raw, i) }
 }
 
 // bits adds a bitmap. It stays in place if it starts on a byte and no bit of a row after the window shares its last byte.
@@ -247,7 +248,7 @@ type offset interface{ int16 | int32 | int64 }
 
 // elements views n elements of a buffer.
 func elements[T offset](raw []byte, from, n int) ([]T, error) {
-	var width = int(unsafe.Sizeof(T(0)))
+	width := int(unsafe.Sizeof(T(0)))
 	b, err := window(raw, from, n, width)
 	if err != nil || n == 0 {
 		return nil, err

@@ -55,8 +55,7 @@ func tables(t testing.TB, s *store, batches map[string]arrow.RecordBatch) *serve
 // Every kind of column, whole and in slices, raw and compressed, arrives at the stock pyarrow client with the values,
 // schema and row counts it was stored with, valid in full, each buffer on a multiple of 16 bytes.
 func TestRoundTripToPyarrow(t *testing.T) {
-	dir := t.TempDir()
-	batches := made(t, dir)
+	dir, batches := made(t)
 	s := newStore(t)
 	srv := tables(t, s, batches)
 	var jobs []job
@@ -66,8 +65,10 @@ func TestRoundTripToPyarrow(t *testing.T) {
 				if c != None && i != 0 && i != 5 {
 					continue
 				}
-				jobs = append(jobs, job{Ticket: &ticket{name, w[0], w[1], c}, File: name, From: w[0], N: w[1],
-					URI: "grpc://" + srv.address, Aligned: c == None && aligned(t, s, batches[name].NewSlice(w[0], w[0]+w[1]))})
+				jobs = append(jobs, job{
+					Ticket: &ticket{name, w[0], w[1], c}, File: name, From: w[0], N: w[1],
+					URI: "grpc://" + srv.address, Aligned: c == None && aligned(t, s, batches[name].NewSlice(w[0], w[0]+w[1])),
+				})
 			}
 		}
 	}
@@ -117,7 +118,7 @@ func sorted[T any](m map[string]T) []string {
 
 // The same through arrow-go's Flight client, which reads views, unions and lists by code of its own.
 func TestRoundTripToArrowGo(t *testing.T) {
-	batches := made(t, t.TempDir())
+	_, batches := made(t)
 	s := newStore(t)
 	srv := tables(t, s, batches)
 	_, client := dial(t, srv.address)
@@ -149,7 +150,7 @@ func TestRoundTripToArrowGo(t *testing.T) {
 
 // B22: slices of lists at odd rows joined again are the table.
 func TestB22_ListsAtOddRows(t *testing.T) {
-	batches := made(t, t.TempDir())
+	_, batches := made(t)
 	for _, name := range []string{"list_.arrows", "large_list.arrows", "list__text.arrows", "nested_list.arrows", "map.arrows", "list_string_view.arrows"} {
 		s := newStore(t)
 		lease := s.frame(t, batches[name])
@@ -179,9 +180,11 @@ func TestB22_ListsAtOddRows(t *testing.T) {
 // B24: slices of unions and list-views, which arrow-go's own writer cannot write, arrive; so do arrays that refer to
 // their children out of order.
 func TestB24_SlicedUnionsAndListViews(t *testing.T) {
-	batches := made(t, t.TempDir())
-	for _, name := range []string{"dense_union", "dense_union_gaps", "sparse_union", "list_view", "large_list_view", "list_view_backwards",
-		"list_of_union", "struct_of_list_view", "list_view_text", "run_ends"} {
+	_, batches := made(t)
+	for _, name := range []string{
+		"dense_union", "dense_union_gaps", "sparse_union", "list_view", "large_list_view", "list_view_backwards",
+		"list_of_union", "struct_of_list_view", "list_view_text", "run_ends",
+	} {
 		rec := batches[name+".arrows"]
 		for _, w := range windows(rec.NumRows()) {
 			s := newStore(t)
@@ -200,7 +203,7 @@ func TestB24_SlicedUnionsAndListViews(t *testing.T) {
 
 // B25: no byte of a row outside the slice is sent, whatever the type, and a small slice makes a small message.
 func TestB25_NothingOutsideTheSlice(t *testing.T) {
-	batches := made(t, t.TempDir())
+	_, batches := made(t)
 	s := newStore(t)
 	for _, name := range sorted(batches) {
 		rec := batches[name]
