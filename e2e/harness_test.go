@@ -43,6 +43,7 @@ type server struct {
 	uri, admin string
 	log        *logBuffer
 	ended      bool
+	drained    bool
 }
 
 // logBuffer keeps what a process says; it may be read while it is written.
@@ -68,6 +69,19 @@ func (l *logBuffer) String() string {
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	return serveOn(t, "127.0.0.1:0", args...)
+}
+
+// serveDataset serves a folder as the dataset d, by a config with more lines of the caller's.
+func serveDataset(t *testing.T, dir string, more ...string) *server {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "headrace.yaml")
+	lines := append([]string{
+		"listen: 127.0.0.1:0", "admin: 127.0.0.1:0", "auth: {mode: none}", fmt.Sprintf("datasets: [{name: d, url: %q}]", dir),
+	}, more...)
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, "", "--config", config)
 }
 
 func serveOn(t *testing.T, listen string, args ...string) *server {
@@ -108,7 +122,7 @@ func (s *server) stop() {
 		return
 	}
 	s.ended = true
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	s.drain()
 	done := make(chan error, 1)
 	var wait sync.WaitGroup
 	wait.Go(func() { done <- s.cmd.Wait() })
@@ -126,6 +140,14 @@ func (s *server) stop() {
 		if strings.Contains(s.log.String(), bad) {
 			s.t.Errorf("the gateway's log has %q:\n%s", bad, s.log)
 		}
+	}
+}
+
+// drain asks the gateway to end in good order; a second signal would end it at once.
+func (s *server) drain() {
+	if !s.drained {
+		s.drained = true
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	}
 }
 

@@ -3,7 +3,6 @@ package e2e
 import (
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -50,7 +49,7 @@ def refused(kind, words, *, cmd=None, path=None, ticket=None):
 bad = pa.ArrowInvalid
 good = client.get_flight_info(request(dataset="words")).endpoints[0].ticket.ticket
 for cmd, words in [
-    (b"", []), (b"{", []), (b"null", []), (b"[]", []), (b"x" * 1_000_000, ["64"]), (b"\xff\xfe", []),
+    (b"", []), (b"{", []), (b"null", []), (b"[]", []), (b"x" * 1_000_000, ["65536"]), (b"\xff\xfe", []),
     (b'{"dataset": "words", "dataset": "words"}', ["dataset"]),
     (b'{"Dataset": "words"}', ["dataset"]),
     (b'{"dataset": "words", "shufle": "window"}', ["shuffle"]),
@@ -167,9 +166,9 @@ func TestChangingFiles(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			dir := large(t, format)
-			s := serve(t, dir)
+			s := serveDataset(t, dir, "refresh: 100ms")
 			python(t, `
-uri, name, root, ext = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
+uri, name, root, ext = sys.argv[1], "d", Path(sys.argv[2]), sys.argv[3]
 files = sorted(root.iterdir())
 backup = {f: f.read_bytes() for f in files}
 
@@ -210,7 +209,7 @@ for change in (truncate, empty, overwrite, replace, delete):
             pass
         assert time.time() < deadline, change.__name__
         time.sleep(0.5)
-`, s.uri, filepath.Base(dir), dir, format)
+`, s.uri, dir, format)
 		})
 	}
 }
@@ -239,7 +238,7 @@ assert rows == 200_000, rows
 `, s.uri, filepath.Base(dir), ready)
 	}()
 	waitFor(t, ready)
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	s.drain()
 	<-done
 	s.stop()
 }
@@ -259,16 +258,7 @@ func waitFor(t *testing.T, path string) {
 
 func TestDrainEndsSlowStreams(t *testing.T) {
 	dir := large(t, "arrow")
-	config := filepath.Join(t.TempDir(), "c.yaml")
-	python(t, `
-Path(sys.argv[1]).write_text(f"""
-listen: 127.0.0.1:0
-admin: 127.0.0.1:0
-auth: {{mode: none}}
-limits: {{drain_timeout: 1s}}
-datasets: [{{name: d, url: {sys.argv[2]!r}}}]
-""")`, config, dir)
-	s := serveOn(t, "", "--config", config)
+	s := serveDataset(t, dir, "limits: {drain_timeout: 1s}")
 	ready := filepath.Join(t.TempDir(), "ready")
 	done := make(chan string, 1)
 	go func() { // joined through done
@@ -290,7 +280,7 @@ assert np.array_equal(ids, np.arange(len(ids))) and cursor.endswith(f":{len(ids)
 `, s.uri, ready)
 	}()
 	waitFor(t, ready)
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	s.drain()
 	<-done
 	s.stop()
 }

@@ -81,7 +81,7 @@ def refused(uri: str, dataset: str, token: str) -> None:
         try:
             client.get_schema(fl.FlightDescriptor.for_path(dataset), options(token))
         except KeyError as error:
-            print(str(error).strip("'\"").split(". Detail")[0].split(". gRPC")[0])
+            print(str(error.args[0]).split(". gRPC")[0])
             return
     raise SystemExit(f"{dataset} could be read with another tenant's token")
 
