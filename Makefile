@@ -1,0 +1,104 @@
+# Every target does its own set-up: on a fresh machine only Go and Python are needed.
+# Tools go to .tools, the Python environment to .venv, both left out of git; a second run finds them ready.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+GO ?= go
+ROOT := $(CURDIR)
+TOOLS := $(ROOT)/.tools
+VENV := $(ROOT)/.venv
+BUILD := $(ROOT)/.build
+
+# The Go tests and the demo run Python clients with this interpreter.
+export HEADRACE_PYTHON := $(VENV)/bin/python
+
+.PHONY: help build demo test quick lint fmt vuln bench tools venv clean
+
+help:
+	@printf '%s\n' \
+	  'make demo    serve a small data set, read it, kill the gateway in mid-stream, go on' \
+	  'make test    everything a change must pass: lint, race detector, Python, end to end' \
+	  'make quick   the same tests without the race detector and the long ones' \
+	  'make lint    linters of both languages and known vulnerabilities' \
+	  'make fmt     format Go and Python' \
+	  'make bench   measure against the alternatives (minutes, on a quiet machine)' \
+	  'make build   the binary, ./headrace'
+
+build:
+	$(GO) build -trimpath -o $(ROOT)/headrace ./cmd/headrace
+
+demo: build venv
+	$(ROOT)/headrace demo
+
+# The layout comes first because it is the cheapest to fail; the runners' own summaries come last.
+test: lint venv $(TOOLS)/gotestsum@v1.13.0
+	$(GO) test -count=1 -run '^TestLayout' ./e2e
+	$(HEADRACE_PYTHON) -m pytest -q python
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 18m ./...
+
+quick: venv $(TOOLS)/gotestsum@v1.13.0
+	$(HEADRACE_PYTHON) -m pytest -q python
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -short -count=1 -timeout 5m ./...
+
+# Vet runs here on the flavour that the linter does not see: the build that records who took each lease.
+lint: venv vuln $(TOOLS)/golangci-lint@v2.15.0 $(TOOLS)/gofumpt@v0.12.0
+	@unformatted=$$($(TOOLS)/gofumpt -l .); \
+	  if [[ -n $$unformatted ]]; then printf 'run make fmt:\n%s\n' "$$unformatted"; exit 1; fi
+	$(GO) vet -tags leases ./...
+	$(TOOLS)/golangci-lint run ./...
+	$(HEADRACE_PYTHON) -m ruff format --config python/pyproject.toml --check .
+	$(HEADRACE_PYTHON) -m ruff check --config python/pyproject.toml .
+	$(HEADRACE_PYTHON) -m mypy --config-file python/pyproject.toml python/src python/tests .ci/vuln.py
+
+fmt: venv $(TOOLS)/gofumpt@v0.12.0
+	$(TOOLS)/gofumpt -w .
+	$(HEADRACE_PYTHON) -m ruff format --config python/pyproject.toml .
+	$(HEADRACE_PYTHON) -m ruff check --config python/pyproject.toml --fix .
+
+# Known vulnerabilities that our code reaches, from a database pinned like any other module, so that the answer does not
+# depend on the day or the network. Those of the installed Go toolchain are told but do not fail a change: no commit mends them.
+VULNDB := v0.0.0-20261105234957-e22db6528018
+
+vuln: venv $(TOOLS)/govulncheck@v1.9.0 $(BUILD)/vulndb@$(VULNDB)
+	$(TOOLS)/govulncheck -format json -db file://$(BUILD)/vulndb@$(VULNDB) ./... | $(HEADRACE_PYTHON) .ci/vuln.py
+
+$(BUILD)/vulndb@%:
+	rm -rf $@
+	cd / && records=$$($(GO) mod download -json golang.org/x/vulndb@$* | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && \
+	  $(GO) run golang.org/x/vulndb/cmd/indexdb@$* -vulns "$$records/data/osv" -out $@
+
+bench: build venv
+	$(GO) run ./bench
+
+tools: $(TOOLS)/golangci-lint@v2.15.0 $(TOOLS)/gofumpt@v0.12.0 $(TOOLS)/govulncheck@v1.9.0 $(TOOLS)/gotestsum@v1.13.0
+
+# A tool's stamp carries its version: change the version where the stamp is named and the tool is installed again.
+install = GOBIN=$(TOOLS) $(GO) install $(1)@$* && touch $@
+
+$(TOOLS)/golangci-lint@%:
+	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(TOOLS)/gofumpt@%:
+	$(call install,mvdan.cc/gofumpt)
+
+$(TOOLS)/govulncheck@%:
+	$(call install,golang.org/x/vuln/cmd/govulncheck)
+
+$(TOOLS)/gotestsum@%:
+	$(call install,gotest.tools/gotestsum)
+
+venv: $(VENV)/ready
+
+# The package itself is installed from the tree, in place: what a test imports is what is being edited.
+$(VENV)/ready: python/requirements-dev.txt python/pyproject.toml
+	[[ -x $(HEADRACE_PYTHON) ]] || python3 -m venv $(VENV)
+	$(HEADRACE_PYTHON) -m pip install -q --disable-pip-version-check --require-hashes -r python/requirements-dev.txt
+	$(HEADRACE_PYTHON) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e python
+	touch $@
+
+clean:
+	rm -rf $(TOOLS) $(VENV) $(BUILD) $(ROOT)/headrace

@@ -1,0 +1,188 @@
+"""The client: what there is, what it looks like, and streams of it."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypedDict, TypeVar, Unpack
+
+import pyarrow as pa
+from pyarrow import flight
+
+from headrace.connection import Backoff, Connection, Token, guard_fork
+from headrace.errors import HeadraceError, RequestError, UnavailableError, translate
+from headrace.stream import Stream, encode
+
+T = TypeVar("T")
+
+# How long a call that is not a stream is tried again, in seconds, at most: somebody waits for its answer.
+_FIRST_ANSWER = 10.0
+
+
+class Options(TypedDict, total=False):
+    """What may be asked of a data set, by the names on the wire. None stands for the gateway's default."""
+
+    columns: Sequence[str | Sequence[str]] | None  # names, or paths of nested fields; None: all that are granted
+    shards: Sequence[str] | str | None  # keys, or "from:to" in the snapshot's numbers
+    batch_size: int | None  # rows; None: batches as stored
+    max_message_bytes: int | None
+    compression: str | None  # "lz4" or "zstd", on the wire only
+    row_id: bool | None  # adds __row_id, the row's number in the snapshot
+    snapshot: str | None  # None: the newest
+    after: str | None  # a cursor: go on behind it
+    expect_schema: str | None  # the fingerprint that a Plan names
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the listing."""
+
+    name: str
+    schema: pa.Schema | None  # None where no shard could be read
+    rows: int
+    bytes: int
+    error: str | None  # why it, or a part of it, cannot be served
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a request means: counted exactly, nothing read yet."""
+
+    plan: str  # the plan's hash
+    snapshot: str
+    rows: int
+    steps: int
+    schema: pa.Schema
+    fingerprint: str  # for expect_schema
+
+
+class Client:
+    """Speaks to one gateway. It connects on first use, may be shared by threads, and may be made before a fork."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._flight: flight.FlightClient | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives up the connection; streams have their own."""
+        with self._lock:
+            self._drop()
+
+    def datasets(self, pattern: str = "") -> list[Dataset]:
+        """Lists the data sets that the caller may read.
+
+        Args:
+            pattern: a prefix of names, or a glob.
+        """
+        return self._ask(lambda c, o: [_dataset(info) for info in c.list_flights(pattern.encode(), options=o)])
+
+    def schema(self, dataset: str) -> pa.Schema:
+        """The schema of the columns that the caller may read."""
+        schema: pa.Schema = self._ask(lambda c, o: c.get_schema(_descriptor({"dataset": dataset}), options=o).schema)
+        return schema
+
+    def plan(self, dataset: str, **options: Unpack[Options]) -> Plan:
+        """Says what `stream` with the same options would deliver."""
+        info, meta = self._info(_request(dataset, options))
+        return Plan(meta["plan"], meta["snapshot"], meta["rows"], meta["steps"], info.schema, meta["schema"])
+
+    def stream(self, dataset: str, **options: Unpack[Options]) -> Stream:
+        """Streams a data set, or the part of it that the options name.
+
+        The snapshot is fixed here; nothing is read before the first batch is asked for.
+        """
+        request = _request(dataset, options)
+        info, meta = self._info(request)
+        if len(info.endpoints) != 1:
+            raise RequestError(f"the request means {len(info.endpoints)} streams: name a rank")
+        pinned = request | {"snapshot": meta["snapshot"], "flight": meta["flight"]}
+        return Stream(self._connection, pinned, info.endpoints[0].ticket, info.schema, meta["rows"])
+
+    def _info(self, request: dict[str, Any]) -> tuple[flight.FlightInfo, dict[str, Any]]:
+        info = self._ask(lambda c, o: c.get_flight_info(_descriptor(request), o))
+        return info, json.loads(info.app_metadata)
+
+    def _ask(self, question: Callable[[flight.FlightClient, flight.FlightCallOptions], T]) -> T:
+        """Makes one call, with a deadline, again while the gateway is unavailable for a short time."""
+        guard_fork()
+        backoff = Backoff(min(self._connection.retry_for, _FIRST_ANSWER))
+        while True:
+            try:
+                return question(self._dial(), self._connection.call(self._connection.timeout))
+            except (pa.ArrowException, OSError) as cause:
+                error = translate(cause)
+                if not isinstance(error, UnavailableError):
+                    raise error from cause
+                error.__cause__ = cause
+            # A connection that failed waits ever longer before it tries again by itself; a new one tries at once.
+            self.close()
+            backoff.wait(error)
+
+    def _dial(self) -> flight.FlightClient:
+        with self._lock:
+            if self._flight is None:
+                self._flight = self._connection.open()
+            return self._flight
+
+    def _drop(self) -> None:
+        if self._flight is not None:
+            self._flight.close()
+            self._flight = None
+
+
+def connect(
+    uri: str,
+    *,
+    token: Token = None,
+    tls_ca: str | os.PathLike[str] | None = None,
+    timeout: float = 60.0,
+    read_timeout: float = 300.0,
+    retry_for: float = 300.0,
+    tune_malloc: bool = True,
+) -> Client:
+    """Returns a client for the gateway at a URI. Nothing is opened before the first call.
+
+    Args:
+        uri: `grpc://host:port`, `grpc+tls://host:port` or `grpc+unix:///path`; without a scheme, `grpc://`.
+        token: the text of a token; `"@/path"` or a path, read again on every call; or a function, called every time.
+        tls_ca: a file of certificates to trust instead of the system's.
+        timeout: seconds that a call may take that is not a stream.
+        read_timeout: seconds that a stream may bring nothing before its connection is given up and made again.
+        retry_for: seconds that a stream tries to go on without progress before it raises `UnavailableError`.
+        tune_malloc: lets glibc keep the memory of messages between them, for the whole process; faster, and no
+            other C library is touched.
+    """
+    if not uri:
+        raise HeadraceError("an empty URI")
+    address = uri if "://" in uri else f"grpc://{uri}"
+    return Client(Connection(address, token, tls_ca, timeout, read_timeout, retry_for, tune_malloc))
+
+
+def _request(dataset: str, options: Options) -> dict[str, Any]:
+    return {"dataset": dataset, **{name: value for name, value in options.items() if value is not None}}
+
+
+def _descriptor(request: dict[str, Any]) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(encode(request))
+
+
+def _dataset(info: flight.FlightInfo) -> Dataset:
+    meta = json.loads(info.app_metadata)
+    name = "/".join(part.decode() for part in info.descriptor.path)
+    error = meta.get("error")
+    corrupt = meta.get("corrupt", [])
+    if error is None and corrupt:
+        first = f"{corrupt[0]['shard']}: {corrupt[0]['error']}"
+        error = f"{len(corrupt)} of {meta['shards']} shards cannot be read, the first: {first}"
+    return Dataset(name, info.schema, info.total_records, info.total_bytes, error)

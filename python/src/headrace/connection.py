@@ -1,0 +1,126 @@
+"""How a process reaches a gateway: address, token, gRPC options, deadlines, and the guard against forks."""
+
+import ctypes
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyarrow import flight
+
+from headrace.errors import AuthError, HeadraceError, UnavailableError
+
+Token = str | os.PathLike[str] | Callable[[], str] | None
+
+# Gateways answer pings every ten seconds or slower. Two unanswered ones and the connection is given up, so a gateway
+# that hangs, or a network that swallows packets, is noticed in under a minute. The look-ahead lets the kernel and gRPC
+# hold two messages, which hides the latency of a real network.
+_GRPC_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.lookahead_bytes", 8 << 20),
+]
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+_grpc_process: int | None = None  # where gRPC was first used; a child that was forked from there cannot use it
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What is needed to open a connection; it holds none itself, so it may cross a fork."""
+
+    uri: str
+    token: Token
+    tls_ca: str | os.PathLike[str] | None
+    timeout: float
+    read_timeout: float
+    retry_for: float
+    tune_malloc: bool
+
+    def open(self) -> flight.FlightClient:
+        """Opens a connection of its own, so that streams do not share one socket."""
+        guard_fork(start=True)
+        if self.tune_malloc:
+            _keep_pages()
+        try:
+            certificates = None if self.tls_ca is None else Path(self.tls_ca).read_bytes()
+            return flight.FlightClient(self.uri, tls_root_certs=certificates, generic_options=_GRPC_OPTIONS)
+        except (OSError, ValueError) as error:
+            raise HeadraceError(f"cannot connect to {self.uri}: {error}") from error
+
+    def call(self, timeout: float | None = None) -> flight.FlightCallOptions:
+        """The options of one call: the token as it is now, and a deadline in seconds unless the call is a stream."""
+        headers = []
+        token = read_token(self.token)
+        if token is not None:
+            headers.append((b"authorization", b"Bearer " + token.encode()))
+        return flight.FlightCallOptions(timeout=timeout, headers=headers)
+
+
+def read_token(token: Token) -> str | None:
+    """Returns the token's text; files are read again and functions called again every time."""
+    try:
+        if callable(token):
+            return token()
+        if isinstance(token, os.PathLike):
+            return Path(token).read_text().strip()
+        if token is not None and token.startswith("@"):
+            return Path(token[1:]).read_text().strip()
+    except OSError as error:
+        raise AuthError(f"cannot read the token: {error}") from error
+    return token
+
+
+def guard_fork(*, start: bool = False) -> None:
+    """Raises in a child of a process that had used gRPC: there every call would hang for ever.
+
+    Args:
+        start: this process is about to use gRPC.
+    """
+    global _grpc_process
+    pid = os.getpid()
+    if _grpc_process is None and start:
+        _grpc_process = pid
+    if _grpc_process not in (None, pid):
+        raise HeadraceError(
+            f"process {pid} was forked from process {_grpc_process} after that one had used headrace, and gRPC does "
+            "not survive a fork: use the client only in the workers, or start them with multiprocessing's 'spawn' or "
+            "'forkserver'"
+        )
+
+
+class Backoff:
+    """Waits between tries of the same thing: full jitter, doubling up to five seconds, for a total time."""
+
+    FIRST = 0.1
+    LONGEST = 5.0
+
+    def __init__(self, total: float) -> None:
+        self._ends = time.monotonic() + total
+        self._tries = 0
+
+    def wait(self, error: UnavailableError) -> None:
+        """Sleeps before the next try, or raises the error when the time is over."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            error.add_note(f"given up after {self._tries + 1} tries")
+            raise error
+        longest = min(self.LONGEST, self.FIRST * 2.0**self._tries)
+        self._tries += 1
+        time.sleep(min(left, random.uniform(0, longest)))
+
+
+def _keep_pages() -> None:
+    """Asks glibc to keep the memory of messages; by default it gives the pages of large ones back each time."""
+    if not sys.platform.startswith("linux") or not os.confstr("CS_GNU_LIBC_VERSION"):
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+    mallopt(_M_MMAP_THRESHOLD, 32 << 20)

@@ -1,0 +1,233 @@
+"""A stream of record batches that goes on by itself when its connection is lost."""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import flight
+
+from headrace.connection import Backoff, Connection
+from headrace.errors import DataError, HeadraceError, UnavailableError, translate
+from headrace.reader import Reader
+
+
+@dataclasses.dataclass
+class Stats:
+    """Where a stream's time went, in seconds, and what it brought.
+
+    `server` is what the gateway waited for data while the trainer waited for the gateway, `wire` is the rest of that
+    wait (encoding, network, decoding), `trainer` is the time between batches, when the stream waited for its user.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    bytes: int = 0
+    server: float = 0.0
+    wire: float = 0.0
+    trainer: float = 0.0
+    resumed: int = 0
+
+    @property
+    def bottleneck(self) -> str:
+        """Which of the three took longest."""
+        return max(("server", "wire", "trainer"), key=lambda name: float(getattr(self, name)))
+
+
+class Stream(Iterator[pa.RecordBatch]):
+    """Iterates record batches, each row exactly once, over lost connections and restarted gateways.
+
+    A step that is longer than a message comes in several batches; `cursor` moves when the last of them was given out.
+    After an error the next call tries to go on from there. A stream is used by one thread.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: dict[str, Any],
+        ticket: flight.Ticket,
+        schema: pa.Schema,
+        rows: int,
+    ) -> None:
+        self._connection = connection
+        self._request = request
+        self._ticket = ticket
+        self._schema = schema
+        self._expected = rows
+        self._process = os.getpid()
+        self._reader: Reader | None = None
+        self._ended = False
+        self._backoff: Backoff | None = None  # there while no progress is made
+
+        self._cursor: str | None = request.get("after")
+        self._sum = 0
+        self._step_rows = 0  # given out since the cursor
+        self._step_sum = 0  # of all rows since the cursor, on this connection
+        self._repeated = 0  # rows still to pass over: given out before the connection was lost
+        self._stats = Stats()
+        self._left: float | None = None  # when the user got the last batch
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return self._schema
+
+    @property
+    def snapshot(self) -> str:
+        """The snapshot that is being read, for `snapshot=`."""
+        return str(self._request["snapshot"])
+
+    @property
+    def cursor(self) -> str | None:
+        """The place after the last complete step that was given out, for `after=`; None before the first."""
+        return self._cursor
+
+    @property
+    def uncommitted(self) -> int:
+        """Rows given out since the cursor: 0 at the end of a step, where going on loses and repeats nothing."""
+        return self._step_rows
+
+    @property
+    def sum(self) -> str:
+        """The receipts' sum of all rows that this stream gave out up to the cursor, as 32 hex digits."""
+        return f"{self._sum:032x}"
+
+    def stats(self) -> Stats:
+        """Where the time went so far."""
+        return dataclasses.replace(self._stats)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        self._check_process()
+        if self._ended:
+            raise StopIteration
+        called = time.monotonic()
+        batch = None
+        waited = 0.0
+        while batch is None:
+            chunk = self._read()
+            if chunk is None:
+                self._finish()
+                raise StopIteration
+            meta = json.loads(chunk.app_metadata.to_pybytes())
+            waited += meta["wait_us"] / 1e6
+            batch = self._take(chunk.data, meta)
+        self._count(batch, called, waited)
+        return batch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # In a forked child the connection is the parent's.
+        if getattr(self, "_reader", None) is not None and self._process == os.getpid():
+            self._drop()
+
+    def close(self) -> None:
+        """Ends the stream; the gateway stops reading for it."""
+        self._check_process()
+        self._ended = True
+        self._drop()
+
+    def _read(self) -> flight.FlightStreamChunk | None:
+        """Returns the next message, from a new connection if need be; None at the end."""
+        while True:
+            try:
+                if self._reader is None:
+                    self._reader = Reader(self._connection, self._place(), self._schema)
+                return self._reader.read()
+            except StopIteration:
+                return None
+            except (pa.ArrowException, OSError) as cause:
+                self._lost(cause)
+            except BaseException:
+                # An interrupt leaves the reader anywhere; the next call begins at a place that is known.
+                self._drop()
+                raise
+
+    def _place(self) -> flight.Ticket:
+        """What to ask the gateway for, to go on behind the cursor."""
+        self._repeated = self._step_rows
+        self._step_sum = 0
+        if self._cursor == self._request.get("after"):
+            return self._ticket
+        return flight.Ticket(encode(self._request | {"after": self._cursor}))
+
+    def _take(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> pa.RecordBatch | None:
+        """Books a message and returns what of it was not given out before, or None."""
+        repeated = min(self._repeated, batch.num_rows)
+        fresh = batch.slice(repeated) if repeated else batch
+        self._repeated -= repeated
+        self._step_rows += fresh.num_rows
+        self._step_sum += int(meta["sum"], 16)
+        if "cursor" in meta:
+            if self._repeated:
+                self._drop()
+                raise DataError(f"the step after {self._cursor} came back {self._repeated} rows shorter than before")
+            self._cursor = meta["cursor"]
+            self._sum = (self._sum + self._step_sum) % (1 << 128)
+            self._step_rows = self._step_sum = 0
+        if repeated and not fresh.num_rows:
+            return None
+        self._backoff = None
+        return fresh
+
+    def _count(self, batch: pa.RecordBatch, called: float, waited: float) -> None:
+        stats = self._stats
+        now = time.monotonic()
+        if self._left is not None:
+            stats.trainer += called - self._left
+        self._left = now
+        stats.batches += 1
+        stats.rows += batch.num_rows
+        stats.bytes += batch.nbytes
+        stats.server += min(waited, now - called)
+        stats.wire += max(0.0, now - called - waited)
+
+    def _lost(self, cause: Exception) -> None:
+        """Waits before the next try to go on, or raises what trying again cannot mend."""
+        stalled = self._reader is not None and self._reader.stalled
+        self._drop()
+        error = UnavailableError(f"nothing came for {self._connection.read_timeout} s") if stalled else translate(cause)
+        if not isinstance(error, UnavailableError):
+            raise error from cause
+        error.__cause__ = cause
+        if self._backoff is None:
+            self._backoff = Backoff(self._connection.retry_for)
+        self._backoff.wait(error)
+        self._stats.resumed += 1
+
+    def _finish(self) -> None:
+        """The end is only the end when everything came."""
+        self._drop()
+        if self._step_rows or self._stats.rows != self._expected >= 0:
+            raise DataError(f"the stream ended after {self._stats.rows} of {self._expected} rows")
+        self._ended = True
+
+    def _drop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise HeadraceError(
+                f"this stream was made in process {self._process}, from which process {os.getpid()} was forked; make "
+                "streams in the process that reads them"
+            )
+
+
+def encode(request: dict[str, Any]) -> bytes:
+    """Returns a request as it goes over the wire."""
+    return json.dumps(request, separators=(",", ":"), ensure_ascii=False).encode()
