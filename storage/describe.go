@@ -21,7 +21,7 @@ func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapsh
 	}
 	obj, err := b.Open(ctx, a.Key, "")
 	if err == nil {
-		defer obj.Close()
+		defer func() { _ = obj.Close() }() // only read: nothing to tell
 		bad.Size, bad.Pin = obj.Size(), string(obj.Pin())
 		sh, err = describeObject(ctx, obj)
 	}

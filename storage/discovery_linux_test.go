@@ -169,11 +169,11 @@ func TestEmptyFolders(t *testing.T) {
 	if _, err := r.Snapshot(t.Context(), "d", ""); r.names() != "d" || !errors.Is(err, snapshot.ErrEmpty) {
 		t.Errorf("an empty mount: %q, %v, want ErrEmpty", r.names(), err)
 	}
-	if _, err := New(t.Context(), Options{Mounts: []Mount{{URL: filepath.Join(dir, "none"), Tree: true}}}); err == nil {
-		t.Error("a tree over nothing is served")
+	if _, err := New(t.Context(), Options{Mounts: []Mount{{URL: filepath.Join(dir, "none"), Tree: true}}}); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a tree over nothing: %v, want an error that names it", err)
 	}
 	r = one(t, filepath.Join(dir, "none"))
-	if _, err := r.Snapshot(t.Context(), "d", ""); err == nil || errors.Is(err, ErrNoDataset) {
+	if _, err := r.Snapshot(t.Context(), "d", ""); !errors.Is(err, bucket.ErrUnreachable) || strings.Contains(err.Error(), dir) {
 		t.Errorf("a mount of nothing: %v", err)
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "none"), 0o755))
@@ -187,6 +187,7 @@ func TestMountsAreChecked(t *testing.T) {
 		"no name":      {{URL: dir}},
 		"twice":        {{Name: "a", URL: dir}, {Name: "a", URL: dir}},
 		"tree and one": {{Name: "a", URL: dir}, {URL: dir, Tree: true}},
+		"scheme":       {{Name: "a", URL: "s3://bucket"}},
 	} {
 		if _, err := New(t.Context(), Options{Mounts: mounts}); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -105,7 +105,7 @@ func newRig(t testing.TB, o Options) *rig {
 	r.Store, err = New(context.Background(), o)
 	must(t, err)
 	t.Cleanup(func() {
-		must(t, r.Store.Close())
+		must(t, r.Close())
 		must(t, r.pool.Close())
 		if st := r.ledger.Stats(); st.Reserved != 0 || len(st.Used) != 0 {
 			t.Errorf("memory left: %+v", st)

@@ -28,11 +28,11 @@ type listing struct {
 }
 
 func newMount(m Mount, refresh time.Duration, events Events, r *registry) (*mount, error) {
+	base, err := bucket.Base(m.URL)
+	if err != nil {
+		return nil, err
+	}
 	if m.Name == "" && m.Tree {
-		base, err := bucket.Base(m.URL)
-		if err != nil {
-			return nil, err
-		}
 		m.Name = base
 	}
 	if m.Name == "" || m.Name == "/" || m.Name == "." {

@@ -15,6 +15,10 @@ import (
 // being decoded, one waiting, and those that its current step still needs.
 const ahead = 4
 
+// absurd is a size that no machine has, in bytes. Claims beyond it are cut down
+// to it, so that sums of them cannot overflow.
+const absurd = 1 << 50
+
 // leastNeed is reserved for even the smallest stream, in bytes.
 const leastNeed = 1 << 20
 
@@ -26,7 +30,8 @@ func (s *Store) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snap
 		sh := snap.Shards[shard]
 		scratch = max(scratch, formats[sh.Format].need(sh, segment, p))
 	}
-	return max(leastNeed, ahead*frame.Cost(blocks.Largest())+scratch)
+	largest := min(blocks.Largest(), absurd)
+	return max(leastNeed, ahead*frame.Cost(largest)+min(scratch, absurd))
 }
 
 // Reader turns blocks of one snapshot into leased frames. Blocks of one

@@ -69,7 +69,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		names[mt.Name] = true
 		if m.Tree {
 			if _, err := mt.listing(ctx); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("folder %q: %w", m.URL, err)
 			}
 		}
 		s.mounts = append(s.mounts, mt)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,6 +151,37 @@ func TestDatasetThatVanished(t *testing.T) {
 	}
 	if _, err := r.read(s, s.Blocks(nil)); !errors.Is(err, bucket.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)
+	}
+}
+
+// Names lead nowhere: they are looked up among those that were found.
+func TestB62NamesThatLeadOutAreUnknown(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	add(t, dir, "x/a.parquet", "p0.parquet")
+	add(t, dir+"-secret", "s.parquet", "p1.parquet")
+	must(t, os.Symlink(dir+"-secret", filepath.Join(dir, "link")))
+	r := tree(t, dir)
+	for _, name := range []string{"..", "../data-secret", dir + "-secret", "data-secret", "link", "link/", "link/x", "x/", "x/../x", "./x", "x%2f", "..%2fdata-secret", "x\x00", ""} {
+		_, err := r.Snapshot(t.Context(), name, "")
+		if !errors.Is(err, ErrNoDataset) || err.Error() != fmt.Sprintf("%v: %q", ErrNoDataset, name) {
+			t.Errorf("%q: %v, want the one refusal", name, err)
+		}
+	}
+	if got := r.names(); got != "x" {
+		t.Errorf("datasets %q", got)
+	}
+}
+
+// Footers may claim any size; a stream over them asks for what can never be had.
+func TestNeedOfHugeClaims(t *testing.T) {
+	r := one(t, folder(t, map[string]string{"a.parquet": "p0.parquet"}))
+	huge := *r.newest("d").Shards[0]
+	huge.Segments = append([]snapshot.Segment{}, huge.Segments...)
+	huge.Segments[0].Rows, huge.Segments[0].Bytes = 1, math.MaxInt64/2
+	s, err := snapshot.New("d", []*snapshot.Shard{&huge})
+	must(t, err)
+	if need := r.Need(s, schema.All(s.Schema), s.Blocks(nil)); need < 1<<40 {
+		t.Errorf("need is %d", need)
 	}
 }
 
@@ -428,7 +460,7 @@ func TestObjectsAreSharedAndClosed(t *testing.T) {
 	if n := len(r.objects.open); n != 1 {
 		t.Errorf("%d objects open for 8 readers of one", n)
 	}
-	if r.Store.Close() == nil {
+	if r.Close() == nil {
 		t.Error("a store with an object open closes without a word")
 	}
 	for _, reader := range readers {

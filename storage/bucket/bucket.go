@@ -25,6 +25,9 @@ var (
 	ErrOutside = errors.New("outside the bucket")
 	// ErrTruncated means that the object ends before the range asked for does.
 	ErrTruncated = errors.New("object is truncated")
+	// ErrUnreachable means that the system refused or failed: a folder that
+	// does not open, a missing permission, a bad disk. Trying again may help.
+	ErrUnreachable = errors.New("storage cannot be reached")
 )
 
 // Pin names the exact bytes of an object: opaque and comparable. For a local
@@ -41,7 +44,8 @@ type Bucket struct {
 	under   string // what is put before every key: empty, or ends in a slash
 }
 
-// Open opens the folder root: a path or a file:// URL.
+// Open opens the folder root: a path or a file:// URL. ErrUnreachable does not
+// name it, since the text may reach those who need not know where data lies.
 func Open(root string) (*Bucket, error) {
 	path, err := localPath(root)
 	if err != nil {
@@ -49,7 +53,7 @@ func Open(root string) (*Bucket, error) {
 	}
 	r, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, fmt.Errorf("open folder: %w", err)
+		return nil, fmt.Errorf("%w: the folder does not open: %w", ErrUnreachable, reason(err))
 	}
 	// The error is not exported, so the one way to know it is to provoke it.
 	_, out := r.Lstat("..")
@@ -144,7 +148,7 @@ func (b *Bucket) openError(key string, err error) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return &refusal{key, ErrNotFound}
 	}
-	return fmt.Errorf("open %q: %w", key, reason(err))
+	return fmt.Errorf("%w: open %q: %w", ErrUnreachable, key, reason(err))
 }
 
 // reason strips the path from a path error: the key is named already, and the

@@ -234,7 +234,12 @@ func TestOpenRoot(t *testing.T) {
 		t.Errorf("listed %q", keys)
 	}
 	must(t, b.Close())
-	for _, bad := range []string{root + "/a.parquet", root + "/none", "s3://bucket/x", "file://elsewhere/x", "file://" + root + "?a=b"} {
+	for _, bad := range []string{root + "/a.parquet", root + "/none"} {
+		if _, err := Open(bad); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), root) {
+			t.Errorf("%q: %v, want ErrUnreachable without the place", bad, err)
+		}
+	}
+	for _, bad := range []string{"s3://bucket/x", "file://elsewhere/x", "file://" + root + "?a=b"} {
 		if _, err := Open(bad); err == nil {
 			t.Errorf("%q was opened", bad)
 		}

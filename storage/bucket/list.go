@@ -38,7 +38,7 @@ func (b *Bucket) List(ctx context.Context, prefix string, yield func(Attrs) erro
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list %q: %w", prefix, reason(err))
+		return fmt.Errorf("%w: list %q: %w", ErrUnreachable, prefix, reason(err))
 	}
 	w := walk{b: b, prefix: prefix, yield: yield}
 	if dir != "." {
@@ -61,7 +61,7 @@ func (w *walk) folder(ctx context.Context, root *os.Root, key string) error {
 		return nil
 	}
 	if err != nil && key == w.base {
-		return fmt.Errorf("list %q: %w", key, reason(err))
+		return fmt.Errorf("%w: list %q: %w", ErrUnreachable, key, reason(err))
 	}
 	if err != nil {
 		return w.yield(Attrs{Key: key, Err: reason(err)})

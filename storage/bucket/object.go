@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +23,7 @@ type Object struct {
 func newObject(key string, f *os.File) (*Object, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", key, reason(err))
+		return nil, fmt.Errorf("%w: open %q: %w", ErrUnreachable, key, reason(err))
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %q is a %s", ErrNotRegular, key, kind(info.Mode()))
@@ -51,8 +50,8 @@ func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if changed := o.check(); changed != nil {
 		return changed
 	}
-	if err != nil && !(errors.Is(err, io.EOF) && len(p) == 0) {
-		return fmt.Errorf("read %q at %d: %w", o.key, off, reason(err))
+	if err != nil {
+		return fmt.Errorf("%w: read %q at %d: %w", ErrUnreachable, o.key, off, reason(err))
 	}
 	return nil
 }
@@ -60,7 +59,7 @@ func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 func (o *Object) check() error {
 	info, err := o.f.Stat()
 	if err != nil {
-		return fmt.Errorf("read %q: %w", o.key, reason(err))
+		return fmt.Errorf("%w: read %q: %w", ErrUnreachable, o.key, reason(err))
 	}
 	was, is := o.seen.Load(), versionOf(info)
 	if is == *was {

@@ -20,6 +20,7 @@ type version struct {
 
 func versionOf(info fs.FileInfo) version {
 	s := info.Sys().(*syscall.Stat_t)
+	//nolint:unconvert // narrower on some processors
 	return version{dev: uint64(s.Dev), ino: s.Ino, links: uint64(s.Nlink), size: s.Size, mtime: s.Mtim, ctime: s.Ctim}
 }
 

@@ -144,7 +144,7 @@ func (b *Blocks) At(i int) Block {
 	from, to := p.Block(int64(i) - p.block)
 	return Block{
 		Shard: p.shard, Segment: p.number, From: from, To: to, Row: p.row + from,
-		Bytes: scale(to-from, p.Bytes, p.Segment.Rows),
+		Bytes: scale(to-from, p.Bytes, p.Rows),
 	}
 }
 

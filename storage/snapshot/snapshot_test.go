@@ -42,8 +42,16 @@ func TestSegmentBlocks(t *testing.T) {
 	for _, tt := range []struct {
 		rows, bytes, blocks int64
 	}{
-		{0, 0, 0}, {0, 1 << 40, 0}, {1, 0, 1}, {1, 1 << 40, 1}, {10, blockBytes, 1}, {10, blockBytes + 1, 2},
-		{3, 10 * blockBytes, 3}, {1000, 10 * blockBytes, 10}, {1 << 20, mib4, 2}, {math.MaxInt64, math.MaxInt64, math.MaxInt64/blockBytes + 1},
+		{0, 0, 0},
+		{0, 1 << 40, 0},
+		{1, 0, 1},
+		{1, 1 << 40, 1},
+		{10, blockBytes, 1},
+		{10, blockBytes + 1, 2},
+		{3, 10 * blockBytes, 3},
+		{1000, 10 * blockBytes, 10},
+		{1 << 20, mib4, 2},
+		{math.MaxInt64, math.MaxInt64, math.MaxInt64/blockBytes + 1},
 	} {
 		s := Segment{Rows: tt.rows, Bytes: tt.bytes}
 		if got := s.Blocks(); got != tt.blocks {
@@ -123,7 +131,7 @@ func TestBlocksProperty(t *testing.T) {
 			if b.Start(i) != at || bl.From >= bl.To || bl.To > seg.Rows || bl.Bytes > seg.Bytes {
 				t.Fatalf("block %d of %+v starts at %d, want %d: %+v", i, seg, b.Start(i), at, bl)
 			}
-			for x := int64(0); x < bl.To-bl.From; x++ {
+			for x := range bl.To - bl.From {
 				if want[at] != bl.Row+x || b.Find(at) != i {
 					t.Fatalf("row %d: number %d in block %d, want %d in %d", at, bl.Row+x, b.Find(at), want[at], i)
 				}
