@@ -6,8 +6,6 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // BoundDecompression replaces arrow-go's decoders for snappy and zstd by ones
@@ -62,7 +60,7 @@ func decodeSnappy(dst, src []byte) ([]byte, error) {
 // checkCodec tells whether there is a decoder for a compression.
 func checkCodec(c compress.Compression) error {
 	if _, err := compress.GetCodec(c); err != nil {
-		return fmt.Errorf("%w: compression %s", snapshot.ErrUnsupported, c)
+		return refusef("compression %s", c)
 	}
 	return nil
 }

@@ -88,9 +88,6 @@ func (f *footer) types(node *pqarrow.SchemaField, base, origin arrow.DataType, o
 	if len(kids) == 1 && len(kids[0].Children) == 2 && base.ID() == arrow.MAP {
 		kids = kids[0].Children // skip the entries
 	}
-	if len(kids) == 0 {
-		return nil, fmt.Errorf("a struct without fields")
-	}
 	origins := originChildren(base, origin, len(kids))
 	served, decode := make([]arrow.Field, len(kids)), make([]arrow.Field, len(kids))
 	for i := range kids {
@@ -103,11 +100,9 @@ func (f *footer) types(node *pqarrow.SchemaField, base, origin arrow.DataType, o
 	if base.ID() == arrow.MAP {
 		node.Children[0].Field = &arrow.Field{Name: node.Children[0].Field.Name, Type: arrow.StructOf(decode...)}
 	}
-	var err error
-	if out.Type, err = nest(base, origin, served); err != nil {
-		return nil, err
-	}
-	return nest(base, origin, decode)
+	kind := nested(base, origin)
+	out.Type = rebuild(kind, served)
+	return rebuild(kind, decode), nil
 }
 
 // leafTypes returns what arrow-go decodes a leaf to and what it is served as:
@@ -163,28 +158,42 @@ func originChildren(base, origin arrow.DataType, n int) []arrow.Field {
 	return none
 }
 
-// nest builds a type like base, or like origin if that is a kind of the same,
-// over the given children.
-func nest(base, origin arrow.DataType, kids []arrow.Field) (arrow.DataType, error) {
-	switch base.ID() {
-	case arrow.STRUCT:
-		return arrow.StructOf(kids...), nil
-	case arrow.MAP:
-		m := arrow.MapOfFields(kids[0], kids[1])
-		if o, ok := origin.(*arrow.MapType); ok {
-			m.KeysSorted = o.KeysSorted
+// nested returns the type that a node is served as, over no children in
+// particular: what Parquet calls a list may have been another kind of list.
+func nested(base, origin arrow.DataType) arrow.DataType {
+	none := arrow.Field{Type: arrow.Null}
+	switch o := origin.(type) {
+	case *arrow.FixedSizeListType:
+		if base.ID() == arrow.LIST {
+			return o
 		}
-		return m, nil
-	case arrow.LIST:
-		switch o := origin.(type) {
-		case *arrow.FixedSizeListType:
-			return arrow.FixedSizeListOfField(o.Len(), kids[0]), nil
-		case *arrow.LargeListType, *arrow.LargeListViewType:
-			return arrow.LargeListOfField(kids[0]), nil
+	case *arrow.LargeListType, *arrow.LargeListViewType:
+		if base.ID() == arrow.LIST {
+			return arrow.LargeListOfField(none)
 		}
-		return arrow.ListOfField(kids[0]), nil
+	case *arrow.MapType:
+		if base.ID() == arrow.MAP {
+			return o
+		}
 	}
-	return nil, fmt.Errorf("nested type %s", base)
+	return base
+}
+
+// rebuild returns a nested type like t over other children.
+func rebuild(t arrow.DataType, kids []arrow.Field) arrow.DataType {
+	switch t := t.(type) {
+	case *arrow.StructType:
+		return arrow.StructOf(kids...)
+	case *arrow.MapType:
+		m := arrow.MapOfFields(kids[0], kids[1])
+		m.KeysSorted = t.KeysSorted
+		return m
+	case *arrow.FixedSizeListType:
+		return arrow.FixedSizeListOfField(t.Len(), kids[0])
+	case *arrow.LargeListType:
+		return arrow.LargeListOfField(kids[0])
+	}
+	return arrow.ListOfField(kids[0])
 }
 
 // fieldMetadata joins what the stored schema, the Parquet schema and its
@@ -253,63 +262,4 @@ func sameLayout(a, b arrow.DataType) bool {
 		}
 	}
 	return true
-}
-
-// prune returns the part of node, which is served as stored, that target wants,
-// and adds the leaves below it to leaves.
-func prune(node *pqarrow.SchemaField, stored, target arrow.Field, leaves map[int]bool) (pqarrow.SchemaField, error) {
-	out := *node
-	if node.IsLeaf() {
-		if !arrow.TypeEqual(stored.Type, target.Type) {
-			return out, fmt.Errorf("field %q is %s, not %s", stored.Name, stored.Type, target.Type)
-		}
-		leaves[node.ColIndex] = true
-		return out, nil
-	}
-	kids := node.Children
-	isMap := stored.Type.ID() == arrow.MAP
-	if isMap {
-		kids = kids[0].Children
-	}
-	have, want := children(stored.Type), children(target.Type)
-	if stored.Type.ID() != target.Type.ID() || len(want) == 0 {
-		return out, fmt.Errorf("field %q is %s, not %s", stored.Name, stored.Type, target.Type)
-	}
-	pruned, decode := make([]pqarrow.SchemaField, len(want)), make([]arrow.Field, len(want))
-	for i, w := range want {
-		at := i
-		if s, ok := stored.Type.(*arrow.StructType); ok {
-			var found bool
-			if at, found = s.FieldIdx(w.Name); !found {
-				return out, fmt.Errorf("field %q has no field %q", stored.Name, w.Name)
-			}
-		}
-		var err error
-		if pruned[i], err = prune(&kids[at], have[at], w, leaves); err != nil {
-			return out, err
-		}
-		decode[i] = *pruned[i].Field
-	}
-	field := *node.Field
-	out.Field = &field
-	if isMap {
-		entries := node.Children[0]
-		entries.Field = &arrow.Field{Name: entries.Field.Name, Type: arrow.StructOf(decode...)}
-		entries.Children = pruned
-		out.Children = []pqarrow.SchemaField{entries}
-	} else {
-		out.Children = pruned
-	}
-	var err error
-	field.Type, err = nest(baseKind(node.Field.Type), node.Field.Type, decode)
-	return out, err
-}
-
-// baseKind returns a type of the kind that Parquet knows t as.
-func baseKind(t arrow.DataType) arrow.DataType {
-	switch t.(type) {
-	case *arrow.FixedSizeListType, *arrow.LargeListType:
-		return arrow.ListOf(arrow.Null)
-	}
-	return t
 }

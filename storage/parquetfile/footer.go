@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
@@ -34,14 +36,20 @@ type footer struct {
 	origin *arrow.Schema // as the writer had it in memory; nil if it does not say
 }
 
-// corrupt makes the error of a file that is not what it claims to be.
-func corrupt(name, format string, args ...any) error {
-	return fmt.Errorf("%w: parquet file %q: %w", snapshot.ErrCorrupt, name, fmt.Errorf(format, args...))
-}
+// refused marks errors that are about what we cannot do, not about bad bytes.
+type refused struct{ error }
 
-// unsupported makes the error of a file that asks for what we cannot do.
-func unsupported(name, format string, args ...any) error {
-	return fmt.Errorf("%w: parquet file %q: %w", snapshot.ErrUnsupported, name, fmt.Errorf(format, args...))
+func refusef(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
+
+func (r refused) Unwrap() error { return r.error }
+
+// blame makes the error of a file that could not be read because of err.
+func blame(name string, err error) error {
+	var cannot refused
+	if errors.As(err, &cannot) || errors.Is(err, frame.ErrUnsupported) {
+		return fmt.Errorf("%w: parquet file %q: %w", snapshot.ErrUnsupported, name, err)
+	}
+	return fmt.Errorf("%w: parquet file %q: %w", snapshot.ErrCorrupt, name, err)
 }
 
 // guard runs f, which calls into arrow-go, and turns its panics into errors:
@@ -66,15 +74,15 @@ func guard(f func() error) (err error) {
 func readFooter(ctx context.Context, obj *bucket.Object) ([]byte, error) {
 	name, size := obj.Key(), obj.Size()
 	if size < trailer+4 {
-		return nil, corrupt(name, "%d bytes are too few for a Parquet file", size)
+		return nil, blame(name, fmt.Errorf("%d bytes are too few for a Parquet file", size))
 	}
 	tail := make([]byte, min(size, firstRead))
 	if err := obj.ReadAt(ctx, tail, size-int64(len(tail))); err != nil {
 		return nil, err
 	}
-	length, err := footerLength(name, size, tail[len(tail)-trailer:])
+	length, err := footerLength(size, tail[len(tail)-trailer:])
 	if err != nil {
-		return nil, err
+		return nil, blame(name, err)
 	}
 	if have := int64(len(tail)) - trailer; length <= have {
 		return tail[have-length : have], nil
@@ -83,46 +91,49 @@ func readFooter(ctx context.Context, obj *bucket.Object) ([]byte, error) {
 	return b, obj.ReadAt(ctx, b, size-trailer-length)
 }
 
-func footerLength(name string, size int64, end []byte) (int64, error) {
+func footerLength(size int64, end []byte) (int64, error) {
 	length := int64(binary.LittleEndian.Uint32(end))
 	switch magic := string(end[4:]); {
 	case magic == "PARE":
-		return 0, unsupported(name, "the footer is encrypted")
+		return 0, refusef("the footer is encrypted")
 	case magic != "PAR1":
-		return 0, corrupt(name, "it does not end in PAR1 but in %q: cut short, still being written, or not Parquet", magic)
+		return 0, fmt.Errorf("it does not end in PAR1 but in %q: cut short, still being written, or not Parquet", magic)
 	case length == 0 || length > size-trailer-4:
-		return 0, corrupt(name, "footer length %d, in a file of %d bytes", length, size)
+		return 0, fmt.Errorf("footer length %d, in a file of %d bytes", length, size)
 	case length > maxFooter:
-		return 0, unsupported(name, "footer of %d bytes, the limit is %d", length, int64(maxFooter))
+		return 0, refusef("footer of %d bytes, the limit is %d", length, int64(maxFooter))
 	}
 	return length, nil
 }
 
 // parseFooter parses and checks the footer b of a file of the given size.
-func parseFooter(name string, size int64, b []byte) (*footer, error) {
+func parseFooter(size int64, b []byte) (*footer, error) {
 	f := &footer{sum: sha256.Sum256(b), length: int64(len(b))}
-	if err := checkThrift(b); err != nil {
-		return nil, corrupt(name, "footer: %w", err)
+	if err := checkFooter(b); err != nil {
+		return nil, fmt.Errorf("footer: %w", err)
 	}
 	err := guard(func() (err error) {
 		f.meta, err = metadata.NewFileMetaData(b, nil)
 		return err
 	})
 	if err != nil {
-		return nil, corrupt(name, "footer: %w", err)
+		return nil, fmt.Errorf("footer: %w", err)
 	}
 	f.meta.SetSourceFileSize(size)
 	if f.meta.IsSetEncryptionAlgorithm() {
-		return nil, unsupported(name, "its columns are encrypted")
+		return nil, refusef("its columns are encrypted")
 	}
-	if err := f.check(name, size); err != nil {
+	if err := checkFields(f.meta.Schema.Root()); err != nil {
+		return nil, refusef("schema: %w", err)
+	}
+	if err := f.check(size); err != nil {
 		return nil, err
 	}
 	// Our own reading of the stored schema replaces arrow-go's, so it must not find it.
 	stored := storedSchema(f.meta.FileMetaData.KeyValueMetadata)
 	f.meta.FileMetaData.KeyValueMetadata = withoutStoredSchema(f.meta.FileMetaData.KeyValueMetadata)
 	if f.origin, err = originSchema(stored); err != nil {
-		return nil, corrupt(name, "footer: key %s: %w", storedSchemaKey, err)
+		return nil, fmt.Errorf("footer: key %s: %w", storedSchemaKey, err)
 	}
 	var manifest *pqarrow.SchemaManifest
 	err = guard(func() (err error) {
@@ -130,10 +141,10 @@ func parseFooter(name string, size int64, b []byte) (*footer, error) {
 		return err
 	})
 	if err != nil {
-		return nil, unsupported(name, "schema: %w", err)
+		return nil, refusef("schema: %w", err)
 	}
 	if f.schema, err = f.serve(manifest); err != nil {
-		return nil, unsupported(name, "schema: %w", err)
+		return nil, refusef("schema: %w", err)
 	}
 	return f, nil
 }

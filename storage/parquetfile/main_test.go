@@ -260,8 +260,8 @@ func same(t testing.TB, s *arrow.Schema, got, want []arrow.Array, from int64) {
 			t.Errorf("%s: %d rows, want %d", s.Field(c).Name, got[c].Len(), n)
 			continue
 		}
-		w := array.NewSlice(want[c], from, int64(want[c].Len()))
-		if array.Equal(got[c], w) {
+		w := array.NewSlice(retyped(want[c], got[c].DataType()), from, int64(want[c].Len()))
+		if array.ApproxEqual(got[c], w, array.WithNaNsEqual(true), array.WithAbsTolerance(0)) {
 			continue
 		}
 		shown := 0
@@ -271,6 +271,26 @@ func same(t testing.TB, s *arrow.Schema, got, want []arrow.Array, from int64) {
 				shown++
 			}
 		}
+		if shown == 0 && w.DataType().ID() == arrow.FLOAT16 && got[c].DataType().ID() == arrow.FLOAT16 {
+			continue // arrow-go finds no two NaNs of this type equal
+		}
 		t.Errorf("%s: %s differs from %s", s.Field(c).Name, got[c].DataType(), w.DataType())
 	}
+}
+
+// retyped returns a with type t if that differs in nullability alone.
+func retyped(a arrow.Array, t arrow.DataType) arrow.Array {
+	if !sameLayout(a.DataType(), t) {
+		return a
+	}
+	return array.MakeFromData(retypedData(a.Data(), t))
+}
+
+func retypedData(d arrow.ArrayData, t arrow.DataType) arrow.ArrayData {
+	kids := make([]arrow.ArrayData, len(d.Children()))
+	for i, kid := range d.Children() {
+		below := t.(arrow.NestedType).Fields()[i].Type
+		kids[i] = retypedData(kid, below)
+	}
+	return array.NewData(t, d.Len(), d.Buffers(), kids, d.NullN(), d.Offset())
 }

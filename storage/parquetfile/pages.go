@@ -7,8 +7,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/schema"
-
-	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // maxPage is the most bytes that a page may have, compressed or not.
@@ -159,9 +157,9 @@ func (p page) check(leaf *schema.Column, late, dict bool) error {
 	case p.size < 0 || p.raw < 0 || p.values < 0 || p.rows < 0:
 		return fmt.Errorf("negative size or count: %d bytes, %d uncompressed, %d values, %d rows", p.size, p.raw, p.values, p.rows)
 	case p.size > maxPage || p.raw > maxPage:
-		return fmt.Errorf("%w: page of %d bytes, %d uncompressed, the limit is %d", snapshot.ErrUnsupported, p.size, p.raw, maxPage)
+		return refusef("page of %d bytes, %d uncompressed, the limit is %d", p.size, p.raw, maxPage)
 	case p.kind == pageIndex:
-		return fmt.Errorf("%w: an index page", snapshot.ErrUnsupported)
+		return refusef("an index page")
 	case p.kind == pageDict:
 		return p.checkDict(leaf, late || dict)
 	case p.encoding == parquet.Encodings.PlainDict || p.encoding == parquet.Encodings.RLEDict:
@@ -170,7 +168,7 @@ func (p page) check(leaf *schema.Column, late, dict bool) error {
 		}
 		return nil
 	case !decodes(p.encoding, leaf.PhysicalType()):
-		return fmt.Errorf("%w: encoding %s of %s", snapshot.ErrUnsupported, p.encoding, leaf.PhysicalType())
+		return refusef("encoding %s of %s", p.encoding, leaf.PhysicalType())
 	}
 	return nil
 }
@@ -184,9 +182,9 @@ func (p page) checkDict(leaf *schema.Column, late bool) error {
 	case late:
 		return errors.New("a dictionary that is not the first page")
 	case leaf.PhysicalType() == parquet.Types.Boolean:
-		return fmt.Errorf("%w: a dictionary of BOOLEAN", snapshot.ErrUnsupported)
+		return refusef("a dictionary of BOOLEAN")
 	case p.encoding != parquet.Encodings.Plain && p.encoding != parquet.Encodings.PlainDict:
-		return fmt.Errorf("%w: a dictionary in encoding %s", snapshot.ErrUnsupported, p.encoding)
+		return refusef("a dictionary in encoding %s", p.encoding)
 	case p.values*width > p.raw:
 		return fmt.Errorf("a dictionary of %d values in %d bytes", p.values, p.raw)
 	}

@@ -35,9 +35,9 @@ func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) 
 	if err != nil {
 		return nil, err
 	}
-	f, err := parseFooter(obj.Key(), obj.Size(), b)
+	f, err := parseFooter(obj.Size(), b)
 	if err != nil {
-		return nil, err
+		return nil, blame(obj.Key(), err)
 	}
 	return &snapshot.Shard{
 		Key: obj.Key(), Size: obj.Size(), Pin: string(obj.Pin()), Format: snapshot.Parquet,
@@ -76,9 +76,9 @@ func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*foote
 	if err := obj.ReadAt(ctx, b, obj.Size()-trailer-known.footer); err != nil {
 		return nil, err
 	}
-	f, err := parseFooter(obj.Key(), obj.Size(), b)
+	f, err := parseFooter(obj.Size(), b)
 	if err != nil {
-		return nil, err
+		return nil, blame(obj.Key(), err)
 	}
 	if f.sum != sh.Meta {
 		return nil, fmt.Errorf("%w: %q has another footer than when it was described", bucket.ErrChanged, obj.Key())

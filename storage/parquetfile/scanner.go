@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -190,23 +191,24 @@ func (s *Scanner) charge(k budget.Kind, n int64) error {
 }
 
 // explain says where err happened and whose fault it was: the store's, the
-// ledger's, else the file's.
+// caller's, the ledger's, else the file's.
 func (s *Scanner) explain(err error, column string) error {
 	where := fmt.Sprintf("row group %d", s.group)
 	if column != "" {
 		where += fmt.Sprintf(", column %q", column)
 	}
-	switch {
-	case s.source.err != nil:
+	if s.source.err != nil {
 		return s.source.err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, schema.ErrUnknownColumn), errors.Is(err, schema.ErrMismatch):
-		return err
-	case errors.Is(err, budget.ErrExhausted), errors.Is(err, budget.ErrTooLarge):
-		return fmt.Errorf("parquet file %q: %s: %w", s.name, where, err)
-	case errors.Is(err, snapshot.ErrUnsupported), errors.Is(err, frame.ErrUnsupported):
-		return unsupported(s.name, "%s: %w", where, err)
 	}
-	return corrupt(s.name, "%s: %w", where, err)
+	for _, not := range []error{context.Canceled, context.DeadlineExceeded, schema.ErrUnknownColumn, schema.ErrMismatch, budget.ErrExhausted, budget.ErrTooLarge} {
+		if errors.Is(err, not) {
+			return fmt.Errorf("parquet file %q: %s: %w", s.name, where, err)
+		}
+	}
+	if strings.Contains(err.Error(), "INT96") {
+		err = refused{err} // it may lie centuries outside what nanoseconds reach
+	}
+	return blame(s.name, fmt.Errorf("%s: %w", where, err))
 }
 
 // Skip passes over rows. The rows are decoded and dropped: page headers do not
@@ -285,7 +287,7 @@ func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, arrays []
 func (s *Scanner) decode(c *column, n int64) (a arrow.Array, err error) {
 	err = guard(func() error {
 		if a, err = s.batch(c, n); err != nil {
-			return err
+			return fmt.Errorf("rows from %d on: %w", s.at, err)
 		}
 		if got := int64(a.Len()); got != n {
 			return fmt.Errorf("%d rows from row %d on, but its pages have %d", n, s.at, got)

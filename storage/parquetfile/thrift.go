@@ -138,12 +138,18 @@ func (t *thrift) skip(kind byte, depth int) {
 }
 
 func (t *thrift) skipList(depth int) {
+	n, kind := t.list()
+	t.skipElements(n, []byte{kind}, depth)
+}
+
+// list reads the head of a list.
+func (t *thrift) list() (n uint64, kind byte) {
 	head := t.byte()
-	n, kind := uint64(head>>4), head&0x0f
+	n, kind = uint64(head>>4), head&0x0f
 	if n == 15 {
 		n = t.uvarint()
 	}
-	t.skipElements(n, []byte{kind}, depth)
+	return n, kind
 }
 
 func (t *thrift) skipMap(depth int) {
@@ -169,13 +175,4 @@ func (t *thrift) skipElements(n uint64, kinds []byte, depth int) {
 			t.skip(kind, depth+1)
 		}
 	}
-}
-
-// checkThrift walks over the struct at the beginning of b.
-func checkThrift(b []byte) error {
-	t := thrift{b: b}
-	if t.skip(thriftStruct, 0); t.bad {
-		return errThrift
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 """Writes Parquet files and, beside each, what pyarrow reads from it as an IPC stream of plain types.
 
-usage: write.py DIRECTORY
+usage: write.py DIRECTORY            test files
+       write.py DIRECTORY FOLDER...  links to the files of others, where pyarrow can read them
 """
 import datetime
 import decimal
@@ -268,5 +269,23 @@ def others(folder):
     save(folder, "long", t, row_group_size=25_000, data_page_size=20_000)
 
 
+def link(folder, source):
+    """Links the files below source that pyarrow reads into folder, with what it reads."""
+    for at, _, files in os.walk(source):
+        for name in files:
+            path = os.path.join(at, name)
+            flat = os.path.relpath(path, source).replace(os.sep, "__").removesuffix(".parquet")
+            out = os.path.join(folder, flat + ".arrow")
+            try:
+                expect(path, out)
+                os.symlink(path, os.path.join(folder, flat + ".parquet"))
+            except Exception:
+                if os.path.exists(out):
+                    os.remove(out)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for source in sys.argv[2:]:
+        link(sys.argv[1], source)
+    if len(sys.argv) == 2:
+        main(sys.argv[1])
