@@ -264,7 +264,7 @@ func made(t testing.TB) (dir string, batches map[string]arrow.RecordBatch) {
 	}
 	batches = map[string]arrow.RecordBatch{}
 	for _, f := range files {
-		b, err := os.ReadFile(f) //nolint:gosec // a file of this test
+		b, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}

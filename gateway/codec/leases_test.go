@@ -137,7 +137,7 @@ func TestB36_ClientsKilledInMidStream(t *testing.T) {
 
 // killClient starts a client, waits until it has read a batch, and kills it.
 func killClient(ctx context.Context, self, address string) error {
-	cmd := exec.CommandContext(ctx, self) //nolint:gosec // this test's own binary
+	cmd := exec.CommandContext(ctx, self)
 	cmd.Env = append(os.Environ(), clientEnv+"="+address)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

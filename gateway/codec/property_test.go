@@ -182,7 +182,7 @@ func randomSlice(t testing.TB, s *store, rec arrow.RecordBatch, r *rand.Rand) (s
 func TestEncodedSlicesDecodeEqual(t *testing.T) {
 	s := newStore(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)) //nolint:gosec // reproducible test data
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		rec := randomBatch(r)
 		stream, from, n := randomSlice(t, s, rec, r)
 		want, got := rec.NewSlice(from, from+n), decode(t, stream)
@@ -199,7 +199,7 @@ func TestPyarrowTakesRandomSlices(t *testing.T) {
 	s := newStore(t)
 	var jobs []job
 	for i := range 150 {
-		r := rand.New(rand.NewPCG(uint64(i), 2)) //nolint:gosec // reproducible test data
+		r := rand.New(rand.NewPCG(uint64(i), 2))
 		rec := randomBatch(r)
 		var whole bytes.Buffer
 		w := ipc.NewWriter(&whole, ipc.WithSchema(rec.Schema()))

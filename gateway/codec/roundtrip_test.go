@@ -278,7 +278,7 @@ func TestSchemaMessage(t *testing.T) {
 
 // Bodies begin at a multiple of 16 bytes for headers of any length, with application metadata or without.
 func TestBodyAlignment(t *testing.T) {
-	for header := 0; header < 300; header++ {
+	for header := range 300 {
 		for _, meta := range []int{0, 1, 127, 128, 400} {
 			for _, body := range []int{0, 64, 1 << 14, 1 << 22} {
 				head := batchHead(bytes.Repeat([]byte{7}, header), make([]byte, meta), body)
