@@ -332,3 +332,21 @@ func TestCancelledReadsEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Memory may run out at any point: the error says so and nothing is left over.
+func TestMemoryRunsOut(t *testing.T) {
+	for _, name := range []string{"dictionaries.file", "deltas.stream", "leaves-zstd.stream", "nested-lz4.file"} {
+		enough := false
+		for limit := int64(0); !enough; limit += 1500 {
+			t.Run("", func(t *testing.T) {
+				h := newHouseOf(t, "testdata/golden", limit+1)
+				obj, sh := h.describe(t, name)
+				err := h.read(obj, sh, 0, schema.All(schema.Plain(sh.Schema)), 1<<40, func(arrow.RecordBatch) {})
+				enough = err == nil
+				if err != nil && !errors.Is(err, budget.ErrExhausted) {
+					t.Errorf("%s in %d bytes: %v", name, limit, err)
+				}
+			})
+		}
+	}
+}

@@ -75,7 +75,7 @@ func TestCutShort(t *testing.T) {
 	y := newYard(t)
 	whole := golden(t, "deltas.stream")
 	ends := map[int]int64{152: 0, 352: 0, 528: 6, 728: 6, 920: 15, 1120: 15, 1296: 21}
-	for n := range len(whole) {
+	for n := range whole {
 		rows, err := y.read(t, whole[:n])
 		want, legal := ends[n]
 		switch {
@@ -86,7 +86,7 @@ func TestCutShort(t *testing.T) {
 		}
 	}
 	whole = golden(t, "leaves.file")
-	for n := range len(whole) {
+	for n := range whole {
 		if _, err := y.read(t, whole[:n]); !errors.Is(err, snapshot.ErrCorrupt) {
 			t.Errorf("file cut at %d: %v", n, err)
 		}

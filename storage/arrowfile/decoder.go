@@ -113,13 +113,14 @@ func (d *decoder) inflate(r io.ReaderAt, c *columns, how codec) error {
 		return nil
 	}
 	f := &inflater{r: r, base: c.base, codec: how, pool: d.pool, grant: d.grant}
-	defer f.close()
-	var err error
+	defer func() { // also when a decoder panics
+		f.close()
+		d.regions = append(d.regions, f.regions...)
+	}()
 	for _, s := range c.arrays {
-		if err = f.array(s); err != nil {
-			break
+		if err := f.array(s); err != nil {
+			return err
 		}
 	}
-	d.regions = append(d.regions, f.regions...)
-	return err
+	return nil
 }

@@ -128,7 +128,7 @@ func (d *describer) schema(t table) error {
 
 // kind notes what a dictionary holds; fields may share one.
 func (d *describer) kind(id int64, v values) error {
-	if old, ok := d.kinds[id]; ok && !(arrow.TypeEqual(old.typ, v.typ) && slices.Equal(old.ids, v.ids)) {
+	if old, ok := d.kinds[id]; ok && (!arrow.TypeEqual(old.typ, v.typ) || !slices.Equal(old.ids, v.ids)) {
 		return corruptf("fields do not agree about what dictionary %d holds", id)
 	}
 	d.kinds[id] = v

@@ -27,9 +27,9 @@ type table struct {
 	vtable []byte
 }
 
-func (f *flat) fail(format string, args ...any) {
+func (f *flat) fail(cause string) {
 	if f.err == nil {
-		f.err = corruptf(format, args...)
+		f.err = corruptf("%s", cause)
 	}
 }
 

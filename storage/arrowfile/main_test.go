@@ -116,7 +116,7 @@ func newHouseOf(t testing.TB, dir string, limit int64) *house {
 		t.Fatal(err)
 	}
 	h := &house{ledger: budget.New(budget.Options{Limit: limit}), pool: frame.NewPool(frame.Options{Poison: true}), bucket: b}
-	if h.grant, err = h.ledger.Admit(context.Background(), 1<<20); err != nil {
+	if h.grant, err = h.ledger.Admit(context.Background(), min(limit, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

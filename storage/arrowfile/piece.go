@@ -71,11 +71,15 @@ func (d *decoder) piece(ctx context.Context, c *columns, from, to int64) (*piece
 	if len(encoded) == 0 {
 		return p, nil
 	}
-	if err := d.copyIndices(ctx, p, c, encoded); err != nil {
-		p.free()
-		return nil, err
-	}
-	return p, nil
+	whole := false
+	defer func() {
+		if !whole { // by an error, or by an allocator's panic
+			p.free()
+		}
+	}()
+	err := d.copyIndices(ctx, p, c, encoded)
+	whole = err == nil
+	return p, err
 }
 
 func (d *decoder) copyIndices(ctx context.Context, p *piece, c *columns, encoded []int) error {

@@ -101,7 +101,7 @@ func (r *schemaReader) field(t table, path []string) (arrow.Field, error) {
 // encoded returns the type of a field that is stored as indices into a
 // dictionary of values.
 func encoded(t table, values arrow.DataType) (arrow.DataType, error) {
-	var index arrow.DataType = arrow.PrimitiveTypes.Int32
+	index := arrow.PrimitiveTypes.Int32
 	if it := t.table(1); it.present() {
 		var err error
 		if index, err = intType(it); err != nil {

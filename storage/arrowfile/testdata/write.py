@@ -268,6 +268,8 @@ def main(folder):
     empty = pa.schema([])
     rows = pa.RecordBatch.from_struct_array(pa.array([{}] * 7, pa.struct([])))
     files.all_forms("no-columns", [rows, rows])
+    wide = pa.RecordBatch.from_pydict({f"c{i}": pa.array([i, None], pa.int32()) for i in range(3000)})
+    files.write("wide.file", wide.schema, [wide], stream=False)
     files.write("no-batches.file", leaves(1).schema, [], stream=False)
     files.write("no-batches.stream", empty, [], stream=True)
     large = pa.RecordBatch.from_pydict({"id": pa.array(range(300_000)), "text": pa.array([f"row {i} " + "y" * (i % 50) for i in range(300_000)]), "vec": pa.array([[i, i + 1] for i in range(300_000)], pa.list_(pa.float32(), 2))})
