@@ -84,6 +84,8 @@ for i, call in enumerate(calls):
             raise SystemExit(f"call {i} went through with token {j}")
         except fl.FlightUnauthenticatedError:
             pass
+        except OSError as e:  # what pyarrow's get_schema makes of it
+            assert i == 1 and "Unauthenticated" in str(e), e
     call(auth(words))
     call(fl.FlightCallOptions(headers=[(b"authorization", b"BEARER " + words.encode())]))
 for put in (lambda: client.do_put(path, pa.schema([]), auth(words))[0].close(), lambda: client.do_exchange(path, auth(words))[1].read_all()):
