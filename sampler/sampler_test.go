@@ -114,7 +114,8 @@ func TestPythonDerivesTheSame(t *testing.T) {
 func TestPlansDifferByEachPart(t *testing.T) {
 	seen := make(map[[32]byte]bool)
 	for _, p := range []Plan{
-		{"a", []int{0, 1}}, {"b", []int{0, 1}}, {"a", []int{0}}, {"a", []int{1}}, {"a", nil}, {"", nil}, {"a", []int{0, 2}},
+		{Snapshot: "a", Shards: []int{0, 1}}, {Snapshot: "b", Shards: []int{0, 1}}, {Snapshot: "a", Shards: []int{0}},
+		{Snapshot: "a", Shards: []int{1}}, {Snapshot: "a"}, {}, {Snapshot: "a", Shards: []int{0, 2}},
 	} {
 		if h := p.Hash(); seen[h] {
 			t.Errorf("%v has the hash of another plan", p)

@@ -19,6 +19,7 @@ type Tail int
 const (
 	Keep Tail = iota // they are a last, shorter step
 	Drop             // they are left out, and counted
+	Pad              // they are a last step, filled up with rows of the epoch's end
 )
 
 // Steps cuts the rows of a plan in stored order into steps. Rows count from 0 over the plan's shards; steps count from

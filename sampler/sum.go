@@ -20,6 +20,13 @@ func (s Sum) Add(t Sum) Sum {
 	return Sum{Hi: hi, Lo: lo}
 }
 
+// sub returns s − t.
+func (s Sum) sub(t Sum) Sum {
+	lo, borrow := bits.Sub64(s.Lo, t.Lo, 0)
+	hi, _ := bits.Sub64(s.Hi, t.Hi, borrow)
+	return Sum{Hi: hi, Lo: lo}
+}
+
 // String returns the number as 32 lower-case hex digits.
 func (s Sum) String() string { return fmt.Sprintf("%016x%016x", s.Hi, s.Lo) }
 
