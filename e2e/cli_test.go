@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestListAndPeek(t *testing.T) {
+	dir, key := folders(t), secret(t)
+	s := withTokens(t, dir, key)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(mint(t, key, "t", "--grant", "words")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, err := run(t, "ls", "--server", s.uri, "--token", "@"+token)
+	if err != nil || !strings.Contains(out, "words") || strings.Contains(out, "vectors") || !strings.Contains(out, "60,021") {
+		t.Errorf("ls: %v %s\n%s", err, errOut, out)
+	}
+	out, _, err = run(t, "ls", "--folder", dir, "--json", "v")
+	var listed struct {
+		Name   string
+		Rows   int64
+		Shards int64
+		Format string
+	}
+	if err != nil || json.Unmarshal([]byte(out), &listed) != nil || listed.Name != "vectors" || listed.Rows != 60_021 || listed.Shards != 3 || listed.Format != "arrow" {
+		t.Errorf("ls --json: %v %s", err, out)
+	}
+	out, errOut, err = run(t, "peek", "words", "--server", s.uri, "--token", "@"+token, "--rows", "2")
+	for _, want := range []string{"60,021 rows", "fixed_size_list", "part-2.parquet", "row 1", "SEGMENTS"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("peek has no %q: %v %s\n%s", want, err, errOut, out)
+		}
+	}
+	out, _, err = run(t, "peek", "vectors", "--folder", dir, "--json")
+	var peeked struct {
+		Rows   int64
+		Schema []struct{ Name, Type string }
+		First  []map[string]any `json:"first_rows"`
+	}
+	if err != nil || json.Unmarshal([]byte(out), &peeked) != nil || peeked.Rows != 60_021 || len(peeked.First) != 5 || peeked.First[1]["text"] != "row 1" {
+		t.Errorf("peek --json: %v %s", err, out)
+	}
+}
+
+func TestCommandsUsedWrongly(t *testing.T) {
+	dir, key := folders(t), secret(t)
+	s := withTokens(t, dir, key)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	config := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(config, []byte("lissten: 127.0.0.1:1\nauth: {mode: jwt}\nmemory: lots\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"ls --server " + s.uri, 1, "token"},
+		{"ls --server " + s.uri + " --token nonsense", 1, "token"},
+		{"peek nothing --folder " + dir, 1, "nothing"},
+		{"peek --folder " + dir, 1, "arg"},
+		{"ls --server ftp://x", 2, "grpc://"},
+		{"ls --server " + s.uri + " --folder " + dir, 1, "folder"},
+		{"serve", 2, "FOLDER"},
+		{"serve /no/such/folder --listen 127.0.0.1:0 --admin 127.0.0.1:0", 1, "/no/such/folder"},
+		{"serve " + dir + " --admin 127.0.0.1:0 --listen " + taken.Addr().String(), 1, "in use"},
+		{"serve " + dir + " --memory 1MiB", 2, "memory"},
+		{"serve " + dir + " --memry 1GiB", 2, "memry"},
+		{"serve " + dir + " --key " + key, 2, "--algorithm"},
+		{"serve " + dir + " --auth jwt", 2, "auth.keys"},
+		{"serve " + dir + " --auth jwt --key /no/key --algorithm HS256 --issuer a --audience b --listen 127.0.0.1:0 --admin 127.0.0.1:0", 1, "/no/key"},
+		{"serve --config " + config, 2, "listen"},
+		{"config check " + config, 2, "memory"},
+		{"token --key " + key + " --algorithm HS999 --issuer a --audience b --tenant t", 1, "HS256"},
+		{"frobnicate", 1, "frobnicate"},
+	} {
+		out, errOut, err := run(t, strings.Fields(c.args)...)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != c.code || !strings.Contains(errOut, c.want) || out != "" {
+			t.Errorf("%s: %v, want code %d and %q\n%s%s", c.args, err, c.code, c.want, out, errOut)
+		}
+		if strings.Contains(errOut, "goroutine ") {
+			t.Errorf("%s: a stack trace:\n%s", c.args, errOut)
+		}
+	}
+}
+
+func TestConfigIsExplained(t *testing.T) {
+	out, _, err := run(t, "config", "check", "--explain")
+	if err != nil || !strings.Contains(out, "auth.issuer") || !strings.Contains(out, "admission_timeout") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, errOut, err := run(t, "config", "check", "../configs/sample.yaml")
+	if err != nil || !strings.Contains(out, "fine") {
+		t.Errorf("the sample: %v %s%s", err, out, errOut)
+	}
+	out, _, err = run(t, "version")
+	if err != nil || !strings.Contains(out, "arrow-go/v18 v18.8.0") || !strings.Contains(out, "grpc v1.85.0") {
+		t.Errorf("version: %v %s", err, out)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `pq.write_table(pa.table({"a": [1, 2]}), sys.argv[1] + "/x.parquet")`, dir)
+	socket := filepath.Join(t.TempDir(), "h.sock")
+	s := serveOn(t, "", dir, "--listen", "unix:"+socket, "--admin", "127.0.0.1:0")
+	python(t, `assert read(fl.connect(sys.argv[1]), dataset=sys.argv[2]).num_rows == 2`, s.uri, filepath.Base(dir))
+}
+
+func TestEmptyFolder(t *testing.T) {
+	s := serve(t, t.TempDir())
+	python(t, `assert list(fl.connect(sys.argv[1]).list_flights()) == []`, s.uri)
+	if !strings.Contains(s.log.String(), "no datasets") {
+		t.Errorf("no warning:\n%s", s.log)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	cmd := exec.Command(binary, "demo")
+	cmd.Env = append(os.Environ(), "HEADRACE_PYTHON="+interpreter(t), "PYTHONPATH=../python/src")
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"MB/s", "no such dataset", "SIGKILL", "missing 0, repeated 0, in order: True", "import json"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("the demo does not say %q: %v\n%s", want, err, out)
+		}
+	}
+}
