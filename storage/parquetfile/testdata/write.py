@@ -3,6 +3,7 @@
 usage: write.py DIRECTORY            test files
        write.py DIRECTORY FOLDER...  links to the files of others, where pyarrow can read them
 """
+import base64
 import datetime
 import decimal
 import os
@@ -12,6 +13,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 
 rng = random.Random(7)
 
@@ -269,6 +271,47 @@ def others(folder):
     save(folder, "long", t, row_group_size=25_000, data_page_size=20_000)
 
 
+class Vault(pe.KmsClient):
+    """Wraps keys so that anybody can unwrap them."""
+
+    def __init__(self, config):
+        pe.KmsClient.__init__(self)
+
+    def wrap_key(self, key, name):
+        return base64.b64encode(key)
+
+    def unwrap_key(self, key, name):
+        return base64.b64decode(key)
+
+
+def encrypted(folder):
+    """Encrypted files are not in the list of files that can be read: they end in .encrypted."""
+    table = pa.table({"open": [1, 2, 3], "secret": ["a", "b", "c"]})
+    factory = pe.CryptoFactory(Vault)
+    for name, plaintext in (("footer", False), ("columns", True)):
+        config = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": ["secret"]}, plaintext_footer=plaintext)
+        with pq.ParquetWriter(
+            os.path.join(folder, name + ".encrypted"),
+            table.schema,
+            encryption_properties=factory.file_encryption_properties(pe.KmsConnectionConfig(), config),
+        ) as w:
+            w.write_table(table)
+
+
+def huge(path):
+    """One row group of about 200 MB with lists, strings and a dictionary."""
+    n = 400_000
+    table = pa.table(
+        {
+            "n": pa.array(range(n), pa.int64()),
+            "x": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(n * 100, dtype=np.float32)), 100),
+            "s": pa.array([f"row {i}" * 8 for i in range(n)]),
+            "c": pa.array([f"c{i % 100}" for i in range(n)]).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, path, row_group_size=n, use_dictionary=["c"])
+
+
 def link(folder, source):
     """Links the files below source that pyarrow reads into folder, with what it reads."""
     for at, _, files in os.walk(source):
@@ -289,3 +332,5 @@ if __name__ == "__main__":
         link(sys.argv[1], source)
     if len(sys.argv) == 2:
         main(sys.argv[1])
+        encrypted(sys.argv[1])
+        huge(os.path.join(sys.argv[1], "huge.one"))
