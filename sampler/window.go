@@ -68,15 +68,18 @@ func (w *Window) index() {
 	}
 }
 
-// WindowBytes is the most memory that [Epoch.Open] takes for a window with so many pieces.
-func (e *Epoch) WindowBytes(span, window, pieces int) int64 {
-	rows := e.WindowRows(span, window)
-	bytes := 256 + int64(pieces)*(40+8+8) + 32
+// WindowBytes is the most memory that a window of these pieces takes once it is open.
+func (e *Epoch) WindowBytes(pieces []Piece) int64 {
+	var rows int64
+	bytes := 256 + (40+8+8)*int64(len(pieces))
+	for _, p := range pieces {
+		rows += p.To - p.From
+		if e.order.layout.kept != nil {
+			bytes += 40 + 4*p.Rows // no more of a block's rows are kept than it has
+		}
+	}
 	if e.order.plan.Shuffle != ShuffleNone {
 		bytes += permutationBytes(rows)
-	}
-	if e.order.layout.kept != nil {
-		bytes += 40*int64(pieces) + 4*rows
 	}
 	return bytes
 }

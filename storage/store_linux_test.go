@@ -485,3 +485,55 @@ func BenchmarkFirstSnapshotOf1000(b *testing.B) {
 		}
 	}
 }
+
+// While files come, go and are replaced, a reader gets exactly the rows of its
+// snapshot or an error that says what changed; never others, never fewer.
+func TestReadersWhileFilesChange(t *testing.T) {
+	dir := folder(t, fourShards("parquet"))
+	r := one(t, dir)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(done)
+		for i := range 60 {
+			source := filepath.Join(corpus, fmt.Sprintf("p%d.parquet", i%4))
+			content, err := os.ReadFile(source)
+			path := filepath.Join(dir, fmt.Sprintf("%d.parquet", i%5))
+			if i%3 == 0 {
+				_ = os.Remove(path)
+			}
+			if err = errors.Join(err, os.WriteFile(path+".new", content, 0o644), os.Rename(path+".new", path)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	var whole atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for running := true; running; {
+				select {
+				case <-done:
+					running = false // once more, undisturbed
+				default:
+				}
+				s, err := r.Snapshot(context.Background(), "d", "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				x, err := r.read(s, s.Blocks(nil))
+				switch {
+				case errors.Is(err, bucket.ErrChanged), errors.Is(err, bucket.ErrNotFound):
+				case err != nil || int64(len(x)) != s.Rows():
+					t.Errorf("%d of %d rows, %v", len(x), s.Rows(), err)
+				default:
+					whole.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if whole.Load() < 4 {
+		t.Errorf("%d reads came to their end, want at least the last of each reader", whole.Load())
+	}
+}

@@ -29,8 +29,8 @@ type app struct {
 }
 
 // newApp makes the parts from a config; verifier says who may come in.
-func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, log *slog.Logger, verifier func(*slog.Logger) (auth.Verifier, error)) (a *app, err error) {
-	a = &app{log: log}
+func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, log *slog.Logger, verifier func(*slog.Logger) (auth.Verifier, error)) (_ *app, err error) {
+	a := &app{log: log}
 	defer func() {
 		if err != nil {
 			a.close()

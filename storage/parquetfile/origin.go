@@ -43,7 +43,7 @@ func withoutStoredSchema[P keyValue](pairs []P) []P {
 }
 
 // originSchema decodes the stored schema; nil if there is none.
-func originSchema(stored string) (s *arrow.Schema, err error) {
+func originSchema(stored string) (*arrow.Schema, error) {
 	if stored == "" {
 		return nil, nil
 	}
@@ -58,6 +58,11 @@ func originSchema(stored string) (s *arrow.Schema, err error) {
 	if err := checkSchemaMessage(message); err != nil {
 		return nil, err
 	}
+	return decodeSchema(message)
+}
+
+// decodeSchema decodes a message that checkSchemaMessage has passed.
+func decodeSchema(message []byte) (s *arrow.Schema, err error) {
 	err = guard(func() error {
 		r, err := ipc.NewReader(bytes.NewReader(frameMessage(hideExtensions(message))))
 		if err != nil {

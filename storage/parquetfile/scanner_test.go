@@ -17,8 +17,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/headrace/headrace/schema"
-	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
