@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -263,12 +264,14 @@ func TestLockedFolderIsItsDatasetsError(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("permissions do not bind root")
 	}
-	dir := folder(t, map[string]string{"open/a.parquet": "p0.parquet", "locked/a.parquet": "p1.parquet"})
+	dir := folder(t, map[string]string{"open/a.parquet": "=not Parquet", "locked/a.parquet": "=not Parquet"})
 	must(t, os.Chmod(filepath.Join(dir, "locked"), 0))
 	defer func() { must(t, os.Chmod(filepath.Join(dir, "locked"), 0o755)) }()
 	r := tree(t, dir)
-	r.newest("open")
-	if _, err := r.Snapshot(t.Context(), "locked", ""); err == nil || errors.Is(err, ErrNoDataset) {
-		t.Errorf("locked: %v, want its own error", err)
+	if _, err := r.Snapshot(t.Context(), "locked", ""); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("locked: %v, want a permission error", err)
+	}
+	if _, err := r.Snapshot(t.Context(), "open", ""); !errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("open: %v, want its own error", err)
 	}
 }
