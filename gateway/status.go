@@ -46,11 +46,13 @@ var statuses = []struct {
 	{storage.ErrSnapshotGone, codes.FailedPrecondition},
 	{bucket.ErrChanged, codes.FailedPrecondition},
 	{bucket.ErrNotFound, codes.FailedPrecondition},
+	{snapshot.ErrEmpty, codes.FailedPrecondition},
 	{errPlan, codes.FailedPrecondition},
 	// Never RESOURCE_EXHAUSTED for load: pyarrow shows that as a bad argument, and clients would not try again.
 	{budget.ErrTimeout, codes.Unavailable},
 	{budget.ErrExhausted, codes.Unavailable},
 	{errDraining, codes.Unavailable},
+	{bucket.ErrUnreachable, codes.Unavailable},
 	{wire.ErrUnsupported, codes.Unimplemented},
 	{snapshot.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrUnsupported, codes.Unimplemented},

@@ -11,18 +11,27 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/storage/parquetfile"
 )
 
 func main() {
 	// The first signal ends the work in good order; after that the default is back, so that a second one ends it at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	err := root().ExecuteContext(ctx)
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "headrace:", err)
 		os.Exit(exitCode(err))
 	}
+}
+
+func run(ctx context.Context) error {
+	if err := parquetfile.BoundDecompression(); err != nil {
+		return err
+	}
+	return root().ExecuteContext(ctx)
 }
 
 // Exit codes: 1 the work failed, 2 the command line or the config is wrong.

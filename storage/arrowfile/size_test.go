@@ -3,7 +3,6 @@ package arrowfile
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/headrace/headrace/storage/snapshot"
 )
-
-var update = flag.Bool("update", false, "write testdata/golden.txt anew")
 
 // Rows and bytes decide the borders of blocks, so they may never change for
 // files that exist, and neither may the hash of their metadata.
@@ -36,11 +33,6 @@ func TestGoldenNumbers(t *testing.T) {
 		for _, s := range sh.Segments {
 			at := s.Facts.(Batch)
 			fmt.Fprintf(&got, "  batch rows %d bytes %d dictionaries %d at %d+%d+%d\n", s.Rows, s.Bytes, at.Dictionaries, at.Offset, at.Meta, at.Body)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(record, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
 		}
 	}
 	want, err := os.ReadFile(record)
