@@ -10,6 +10,7 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ def make(path: str, size: str) -> None:
             )
 
 
-class Server(fl.FlightServerBase):
+class Server(fl.FlightServerBase):  # type: ignore[misc]
     """Streams a table without Python in the loop."""
 
     def __init__(self, path: str) -> None:
@@ -85,4 +86,5 @@ def read(uri: str, name: str = "") -> None:
 
 
 if __name__ == "__main__":
-    {"make": make, "serve": serve, "read": read}[sys.argv[1]](*sys.argv[2:])
+    commands: dict[str, Callable[..., None]] = {"make": make, "serve": serve, "read": read}
+    commands[sys.argv[1]](*sys.argv[2:])
