@@ -12,18 +12,23 @@ const (
 	slotMessageHeaderType = 1
 	slotMessageHeader     = 2
 	slotMessageBodyLength = 3
+	slotMessageMetadata   = 4
 	slotSchemaFields      = 1
 	slotSchemaMetadata    = 2
 	slotFieldName         = 0
+	slotFieldTypeType     = 2
 	slotFieldType         = 3
-	slotFieldDictionary   = 4
 	slotFieldChildren     = 5
 	slotFieldMetadata     = 6
 	slotPairKey           = 0
 	slotPairValue         = 1
+	slotUnionCodes        = 1
 )
 
-const headerIsSchema = 1
+const (
+	headerIsSchema = 1
+	typeIsUnion    = 14
+)
 
 // flatbuffer walks a buffer. left is how many bytes of tables and strings may
 // still be seen: more than the buffer has means that some are seen again and
@@ -48,6 +53,7 @@ func checkSchemaMessage(message []byte) error {
 	s := f.target(header)
 	f.vector(f.slot(s, slotSchemaFields), func(at int) { f.field(at, 0) })
 	f.vector(f.slot(s, slotSchemaMetadata), f.pair)
+	f.vector(f.slot(root, slotMessageMetadata), f.pair)
 	if f.bad {
 		return errFlatbuffer
 	}
@@ -61,10 +67,8 @@ func (f *flatbuffer) field(at, depth int) {
 	}
 	f.spend(16)
 	f.text(f.slot(at, slotFieldName))
-	for _, slot := range []int{slotFieldType, slotFieldDictionary} {
-		if p := f.slot(at, slot); p != 0 {
-			f.target(p)
-		}
+	if kind, p := f.slot(at, slotFieldTypeType), f.slot(at, slotFieldType); kind != 0 && p != 0 && f.uint8(kind) == typeIsUnion {
+		f.length(f.slot(f.target(p), slotUnionCodes))
 	}
 	f.vector(f.slot(at, slotFieldChildren), func(at int) { f.field(at, depth+1) })
 	f.vector(f.slot(at, slotFieldMetadata), f.pair)
@@ -91,23 +95,30 @@ func (f *flatbuffer) text(p int) {
 
 // vector calls visit for every table of the vector that the pointer at p leads to.
 func (f *flatbuffer) vector(p int, visit func(at int)) {
-	if p == 0 {
-		return
+	n := f.length(p)
+	for i := 0; i < n && !f.bad; i++ {
+		visit(f.target(f.target(p) + 4 + 4*i))
 	}
-	at := f.target(p)
-	n := int(f.uint32(at))
+}
+
+// length returns the length of a vector of 4-byte elements; 0 if there is none.
+func (f *flatbuffer) length(p int) int {
+	if p == 0 {
+		return 0
+	}
+	n := int(f.uint32(f.target(p)))
 	if n > len(f.b)/4 {
 		f.bad = true
+		return 0
 	}
-	for i := 0; i < n && !f.bad; i++ {
-		visit(f.target(at + 4 + 4*i))
-	}
+	return n
 }
 
 // slot returns where the table at keeps the given slot, 0 if it does not.
 func (f *flatbuffer) slot(at, slot int) int {
 	vtable := at - int(int32(f.uint32(at)))
-	if entry := 4 + 2*slot; entry+2 <= int(f.uint16(vtable)) {
+	// A table of odd length has half an entry at its end, which arrow-go reads.
+	if entry := 4 + 2*slot; entry < int(f.uint16(vtable)) {
 		if offset := int(f.uint16(vtable + entry)); offset != 0 {
 			return at + offset
 		}

@@ -26,12 +26,16 @@ import (
 // errNoPython means that there is no Python to make test files with.
 var errNoPython = errors.New("no Python: set HEADRACE_PYTHON or make .venv")
 
-// written is the folder that write.py filled, once per run of the tests.
+// made is the folder that written made, if it did.
+var made string
+
+// written is the folder that write.py fills, once per run of the tests.
 var written = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "parquetfile")
 	if err != nil {
 		return "", err
 	}
+	made = dir
 	_, err = python("testdata/write.py", dir)
 	return dir, err
 })
@@ -41,8 +45,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	if dir, _ := written(); dir != "" {
-		os.RemoveAll(dir)
+	if made != "" {
+		os.RemoveAll(made)
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
