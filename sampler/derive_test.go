@@ -201,7 +201,7 @@ func TestVectorsAreFrozen(t *testing.T) {
 	all.check(t)
 }
 
-// python finds the interpreter that has numpy.
+// python finds the interpreter.
 func python(t *testing.T) string {
 	if named, ok := os.LookupEnv("HEADRACE_PYTHON"); ok {
 		return named
@@ -259,6 +259,29 @@ func largeOrder() *orderCase {
 	}
 	c.Cut.Batch, c.Cut.Tail, c.Cut.WorldSize = 10_000, "keep", 2
 	return c
+}
+
+// The page on the order is the specification: its code derives the vectors.
+func TestDocumentedDerivationRuns(t *testing.T) {
+	interpreter := python(t)
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "order.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, found := strings.Cut(string(text), "```python\n# runs\n")
+	if !found {
+		t.Fatal("the page has no code that runs")
+	}
+	code, _, _ = strings.Cut(code, "```")
+	cmd := exec.Command(interpreter, "-c", code)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 func randomID(random *rand.Rand) string {

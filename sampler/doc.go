@@ -4,6 +4,12 @@
 // machine, after any restart, for ever. Resuming is therefore a number, and a plan has a name that two gateways agree
 // on without talking: its hash.
 //
+// A [Plan] on the [Shard] values of a snapshot makes an [Order], the same for all epochs; that makes the [Epoch] values,
+// which all streams of the plan share. An epoch says which blocks its windows hold ([Epoch.Pieces]), and an open
+// [Window] says which row of which block stands at each of its places. A [Schedule] cuts the positions of the epochs
+// into steps, and [Epoch.Runs] says which places of which windows a rank takes of a step. docs/order.md is the whole
+// algorithm, for those who want to derive an order without this code.
+//
 // # The bytes of a plan hash
 //
 // SHA-256 over the fields below, one after the other, integers little-endian and unsigned:
@@ -19,8 +25,7 @@
 //	u64       seed; 0 without a shuffle
 //
 // Nothing else decides the order, so nothing else is hashed: not the epoch, the batch size, ranks, workers, columns or
-// the tail. Plans in stored order have no split, shuffle 0, window_blocks 0, groups 1 and seed 0; those places are
-// written all the same, so that a hash made today still names the same plan when the other orders are served.
+// the tail. Plans in stored order have shuffle 0, window_blocks 0, groups 1 and seed 0.
 //
 // # Receipts
 //
