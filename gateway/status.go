@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/headrace/headrace/gateway/codec"
 	"github.com/headrace/headrace/gateway/wire"
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/schema"
@@ -57,8 +58,10 @@ var statuses = []struct {
 	{snapshot.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrOverflow, codes.Unimplemented},
+	{codec.ErrUnsupported, codes.Unimplemented},
 	{snapshot.ErrCorrupt, codes.DataLoss},
 	{frame.ErrCorrupt, codes.DataLoss},
+	{codec.ErrCorrupt, codes.DataLoss},
 	{bucket.ErrTruncated, codes.DataLoss},
 	{bucket.ErrNotRegular, codes.DataLoss},
 	{bucket.ErrOutside, codes.DataLoss},
