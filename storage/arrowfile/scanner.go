@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/bucket"
@@ -19,7 +20,8 @@ type Scanner struct {
 	want *schema.Projection
 	dec  *decoder
 	cols *columns
-	pos  int64 // rows passed
+	pos  int64       // rows passed
+	file *frame.File // the object, mapped; nil: rows are copied
 }
 
 // Open starts to read a segment that Describe has found in obj; the shard's
@@ -36,12 +38,38 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 		}
 	}()
 	defer guard(&err)
-	s.cols, err = s.dec.batch(ctx, at.Place, sh.Schema, facts.IDs, p.Schema)
-	return s, err
+	if codec(at.Codec) == uncompressed && sh.Segments[segment].Bytes >= frame.LeastMapped {
+		// Before the batch is read: reading it finds out whether the bytes under the lease are the pinned ones.
+		s.file = mapped(obj, pool)
+	}
+	if s.cols, err = s.dec.batch(ctx, at.Place, sh.Schema, facts.IDs, p.Schema); err != nil {
+		return s, err
+	}
+	if slices.ContainsFunc(s.cols.arrays, (*stored).encoded) {
+		s.unmap()
+	}
+	return s, nil
+}
+
+// mapped returns obj as a mapped file, nil if it cannot be mapped. Why not is
+// of no interest: it can always be read.
+func mapped(obj *bucket.Object, pool *frame.Pool) (f *frame.File) {
+	_ = obj.Descriptor(func(fd uintptr) { f, _ = pool.Map(fd) })
+	return f
+}
+
+func (s *Scanner) unmap() {
+	if s.file != nil {
+		s.file.Close()
+		s.file = nil
+	}
 }
 
 // Close gives all memory back, except the frames that Next has returned.
-func (s *Scanner) Close() { s.dec.close() }
+func (s *Scanner) Close() {
+	s.unmap()
+	s.dec.close()
+}
 
 // Skip passes over rows.
 func (s *Scanner) Skip(_ context.Context, rows int64) error {
@@ -80,9 +108,35 @@ func (s *Scanner) Next(ctx context.Context, rows int64) (out []*frame.Lease, err
 }
 
 // frame returns a frame of the next rows, at least one and at most most of
-// them, and tells how many they are. What dictionary indices decode to is not
-// known before, so that a frame may be put together from several pieces.
+// them, and tells how many they are.
 func (s *Scanner) frame(ctx context.Context, most int64) (_ *frame.Lease, rows int64, err error) {
+	if l, err := s.inPlace(ctx, most); l != nil || err != nil {
+		return l, most, err
+	}
+	return s.copied(ctx, most)
+}
+
+// inPlace returns a frame of the next rows where they lie in the file, nil if
+// they have to be copied. What cannot be done once is not tried again.
+func (s *Scanner) inPlace(ctx context.Context, rows int64) (*frame.Lease, error) {
+	if s.file == nil {
+		return nil, nil
+	}
+	p, err := s.dec.piece(ctx, s.cols, s.pos, s.pos+rows)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.file.Frame(s.dec.grant, s.want.Schema, p.Piece)
+	if errors.Is(err, frame.ErrNotInPlace) {
+		s.unmap()
+		return nil, nil
+	}
+	return l, err
+}
+
+// copied is like frame and copies. What dictionary indices decode to is not
+// known before, so that a frame may be put together from several pieces.
+func (s *Scanner) copied(ctx context.Context, most int64) (_ *frame.Lease, rows int64, err error) {
 	scratch := s.dec.pool.Scratch(s.dec.grant)
 	defer scratch.Close()
 	var pieces []frame.Piece

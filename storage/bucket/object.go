@@ -93,6 +93,16 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), end
 }
 
+// Descriptor calls use with the open file behind the object, for what only the
+// system can do with it. The number is good until use returns.
+func (o *Object) Descriptor(use func(fd uintptr)) error {
+	c, err := o.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return c.Control(use)
+}
+
 // Size returns the object's length in bytes.
 func (o *Object) Size() int64 { return o.size }
 

@@ -55,6 +55,19 @@ func (g *Grant) Credit(k Kind, n int64) {
 	l.serve()
 }
 
+// Move books n bytes of one kind under another. It never fails, for the grant
+// holds as much as before; moving more than was charged panics.
+func (g *Grant) Move(from, to Kind, n int64) {
+	l := g.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n < 0 || n > g.used || n > l.used[from] {
+		panic(fmt.Sprintf("budget: move of %d bytes of %s, charged are %d on the grant, %d of this kind", n, from, g.used, l.used[from]))
+	}
+	l.count(from, -n)
+	l.count(to, n)
+}
+
 // Close returns what is not charged at once; charged bytes return as they are
 // credited. Closing again does nothing.
 func (g *Grant) Close() {

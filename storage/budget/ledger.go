@@ -28,6 +28,8 @@ const (
 	Input   Kind = "input"   // stored bytes on their way to a decoder
 	Scratch Kind = "scratch" // what decoders use while they work
 	Batches Kind = "batches" // gathered or compressed bytes on their way out
+	Mapped  Kind = "mapped"  // pages of files in frames: they become memory when somebody writes to the file
+	Copies  Kind = "copies"  // what did become memory
 )
 
 // Options of a Ledger.

@@ -6,11 +6,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// frame is one record batch in one region. It lives as long as any of its leases.
+// frame is one record batch in one region, or in a mapped part of a file. It
+// lives as long as any of its leases.
 type frame struct {
 	pool   *Pool
 	batch  arrow.RecordBatch
-	region *Region
+	region *Region  // nil: mapped
+	mapped *mapping // nil: in a region
 	leases atomic.Int64
 }
 
@@ -24,7 +26,11 @@ type Lease struct {
 // Publish makes a frame of batch, whose buffers must all lie in r, and returns
 // its first lease. It takes over the caller's claims on both; neither may change afterwards.
 func (p *Pool) Publish(batch arrow.RecordBatch, r *Region) *Lease {
-	f := &frame{pool: p, batch: batch, region: r}
+	return p.publish(&frame{pool: p, batch: batch, region: r})
+}
+
+// publish counts a new frame and returns its first lease.
+func (p *Pool) publish(f *frame) *Lease {
 	p.mu.Lock()
 	p.stats.Frames++
 	p.mu.Unlock()
@@ -50,7 +56,12 @@ func (l *Lease) Batch() arrow.RecordBatch {
 }
 
 // Bytes returns the memory that the frame holds, as charged.
-func (l *Lease) Bytes() int64 { return int64(len(l.frame.region.mem)) }
+func (l *Lease) Bytes() int64 {
+	if m := l.frame.mapped; m != nil {
+		return m.size
+	}
+	return int64(len(l.frame.region.mem))
+}
 
 // Share returns another lease on the same frame.
 func (l *Lease) Share() *Lease {
@@ -76,8 +87,7 @@ func (l *Lease) Release() {
 	f.pool.traces.remove(l)
 	last := f.leases.Add(-1) == 0
 	if last {
-		f.batch.Release()
-		f.region.Free()
+		f.free()
 	}
 	f.pool.mu.Lock()
 	f.pool.stats.Leases--
@@ -85,6 +95,16 @@ func (l *Lease) Release() {
 		f.pool.stats.Frames--
 	}
 	f.pool.mu.Unlock()
+}
+
+// free gives the memory back; nobody can reach it any more.
+func (f *frame) free() {
+	f.batch.Release()
+	if f.mapped != nil {
+		f.mapped.free()
+		return
+	}
+	f.region.Free()
 }
 
 // mustLive panics on a released lease: its memory may by now hold other people's rows.

@@ -1,5 +1,13 @@
-// Package frame keeps memory outside the Go heap: regions, frames and leases,
-// and the one copier that packs columns into an exact region.
+// Package frame keeps memory outside the Go heap: regions, mapped files, frames
+// and leases, and the one copier that packs columns into an exact region.
+//
+// A file is mapped only while the kernel has promised, by a lease of its own,
+// to ask before it lets anybody write to the file or cut it short: a page that
+// is gone kills the process wherever it is read, even within gRPC, where nobody
+// can recover. When somebody wants to write, one goroutine copies what frames
+// still show into memory at the same addresses and gives the lease back. The
+// kernel waits for that, 45 seconds by default: only a process that was stopped
+// for longer while another one wrote has to fear for its mapped frames.
 package frame
 
 import (
@@ -39,12 +47,16 @@ type Stats struct {
 	Idle    int64 // bytes kept for reuse
 	Frames  int   // frames live
 	Leases  int   // leases live
+	Files   int   // mapped files, each under a lease of the system's
+	Mapped  int64 // bytes of files in live frames, as charged
+	Copied  int64 // bytes that were mapped and have become memory, in live frames
 }
 
 // Pool hands out regions of off-heap memory and takes them back for reuse.
 type Pool struct {
 	options Options
 	traces  traces
+	files   files
 
 	mu      sync.Mutex
 	stats   Stats
@@ -212,11 +224,14 @@ func (p *Pool) Close() error {
 	for _, m := range idle {
 		unmapMemory(m)
 	}
-	if s.Regions == 0 && s.Frames == 0 && s.Leases == 0 {
+	if s.Files == 0 {
+		p.files.wait()
+	}
+	if s.Regions == 0 && s.Frames == 0 && s.Leases == 0 && s.Files == 0 {
 		return nil
 	}
-	return fmt.Errorf("frame: %d regions of %d bytes, %d frames, %d leases: %w%s",
-		s.Regions, s.Live, s.Frames, s.Leases, ErrLive, p.traces.report())
+	return fmt.Errorf("frame: %d regions of %d bytes, %d frames, %d leases, %d mapped files: %w%s",
+		s.Regions, s.Live, s.Frames, s.Leases, s.Files, ErrLive, p.traces.report())
 }
 
 // fill sets every byte of mem, doubling what is set so that it runs as fast as copies do.
