@@ -168,9 +168,9 @@ func openFiles(t testing.TB) int {
 // B36 again: 200 streams are cancelled, and give their leases back while their connection goes on.
 func TestB36_ClientsThatCancel(t *testing.T) {
 	s := newStore(t)
-	lease := s.frame(t, sample(1, 40_000))
+	lease := s.frame(t, sample(1, 12_000))
 	defer lease.Release()
-	srv := serve(t, endless(s, lease, 39_000))
+	srv := serve(t, endless(s, lease, 11_000))
 	_, client := dial(t, srv.address)
 	for range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
