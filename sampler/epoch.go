@@ -173,12 +173,6 @@ func (w *walker) measure(sp *span, windowBlocks int64) {
 	}
 }
 
-// Bytes is how much memory the epoch takes.
-func (e *Epoch) Bytes() int64 { return e.order.EpochBytes() }
-
-// Number returns which epoch it is.
-func (e *Epoch) Number() int64 { return e.number }
-
 // Spans returns how many spans have rows: one unless there are groups in window order.
 func (e *Epoch) Spans() int {
 	if e.order.plan.Shuffle == ShuffleWindow {

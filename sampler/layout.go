@@ -12,8 +12,8 @@ var ErrLimit = errors.New("too large to be ordered")
 
 // What an order can hold.
 const (
-	MaxRows   = 1 << 40   // rows of a plan
-	MaxBlocks = 1<<31 - 1 // blocks of a plan
+	MaxRows   = 1 << 40 // rows of a plan
+	MaxBlocks = 1 << 28 // blocks of a plan: about a petabyte
 )
 
 // Segment is a run of rows cut into blocks: block i holds its rows [⌊i·Rows/Blocks⌋, ⌊(i+1)·Rows/Blocks⌋).

@@ -40,6 +40,3 @@ func (o *Order) Rows() int64 { return o.layout.total() }
 
 // Blocks returns how many blocks have rows of the plan: fewer than the shards have, if a split leaves nothing of some.
 func (o *Order) Blocks() int64 { return o.layout.count() }
-
-// Plan returns what the order was made for.
-func (o *Order) Plan() Plan { return o.plan }

@@ -286,8 +286,14 @@ func TestPlansThatCannotBe(t *testing.T) {
 
 func TestWindowBlocks(t *testing.T) {
 	for _, c := range []struct{ blocks, bytes, want int64 }{
-		{0, 0, 8}, {100, 0, 8}, {1, 1, 4096}, {100, 100 * 3_932_160, 68}, {1000, 1000 << 20, 256}, {10, 10 << 30, 8},
-		{MaxBlocks, math.MaxInt64, 8}, {math.MaxInt64, 1, 4096},
+		{0, 0, 8},
+		{100, 0, 8},
+		{1, 1, 4096},
+		{100, 100 * 3_932_160, 68},
+		{1000, 1000 << 20, 256},
+		{10, 10 << 30, 8},
+		{1<<31 - 1, math.MaxInt64, 8},
+		{math.MaxInt64, 1, 4096},
 	} {
 		if got := WindowBlocks(c.blocks, c.bytes); got != c.want {
 			t.Errorf("%d blocks of %d bytes: %d, want %d", c.blocks, c.bytes, got, c.want)

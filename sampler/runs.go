@@ -17,13 +17,13 @@ type Run struct {
 func (e *Epoch) Runs(step Step, rank, ranks int64) iter.Seq[Run] {
 	from, to := step.Share(rank, ranks)
 	return func(yield func(Run) bool) {
-		real := step.To - step.From
-		d := deal{first: step.From, rows: real, groups: e.order.plan.Groups}
-		if from < real && !e.dealt(d, from, min(to, real), yield) {
+		rows := step.To - step.From
+		d := deal{first: step.From, rows: rows, groups: e.order.plan.Groups}
+		if from < rows && !e.dealt(d, from, min(to, rows), yield) {
 			return
 		}
-		for i := max(from, real); i < to; i++ {
-			run := e.place(e.order.Rows() - 1 - (i-real)%e.order.Rows())
+		for i := max(from, rows); i < to; i++ {
+			run := e.place(e.order.Rows() - 1 - (i-rows)%e.order.Rows())
 			run.Padded = true
 			if !yield(run) {
 				return

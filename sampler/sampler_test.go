@@ -13,10 +13,19 @@ import (
 func TestPlansDifferByEachPart(t *testing.T) {
 	window := Plan{Snapshot: "a", Shuffle: ShuffleWindow, WindowBlocks: 8, Groups: 1, Seed: 1}
 	plans := []Plan{
-		{Snapshot: "a", Shards: []int{0, 1}}, {Snapshot: "b", Shards: []int{0, 1}}, {Snapshot: "a", Shards: []int{0}},
-		{Snapshot: "a", Shards: []int{1}}, {Snapshot: "a"}, {}, {Snapshot: "a", Shards: []int{0, 2}},
-		{Snapshot: "a", Split: &Split{}}, {Snapshot: "a", Split: &Split{Seed: 1}}, {Snapshot: "a", Split: &Split{From: 1}},
-		{Snapshot: "a", Split: &Split{To: 1}}, {Snapshot: "a", Shuffle: ShuffleFull, Groups: 1, Seed: 1}, window,
+		{Snapshot: "a", Shards: []int{0, 1}},
+		{Snapshot: "b", Shards: []int{0, 1}},
+		{Snapshot: "a", Shards: []int{0}},
+		{Snapshot: "a", Shards: []int{1}},
+		{Snapshot: "a"},
+		{},
+		{Snapshot: "a", Shards: []int{0, 2}},
+		{Snapshot: "a", Split: &Split{}},
+		{Snapshot: "a", Split: &Split{Seed: 1}},
+		{Snapshot: "a", Split: &Split{From: 1}},
+		{Snapshot: "a", Split: &Split{To: 1}},
+		{Snapshot: "a", Shuffle: ShuffleFull, Groups: 1, Seed: 1},
+		window,
 	}
 	for _, change := range []func(*Plan){
 		func(p *Plan) { p.WindowBlocks = 9 }, func(p *Plan) { p.Groups = 2 }, func(p *Plan) { p.Seed = 2 },

@@ -158,14 +158,14 @@ func (s *Schedule) Find(p Place) (int64, error) {
 	if p.Rows < s.rows {
 		i -= s.steps(p.Rows)
 	}
-	if !s.border(row, p.Rows, i) {
+	if !s.border(row, p.Rows) {
 		return 0, fmt.Errorf("%w: row %d of epoch %d: steps of %d rows begin at row %d", ErrBorder, p.Rows, p.Epoch, s.cut.Batch, row)
 	}
 	return before + i, nil
 }
 
-// border tells whether i steps end at a row, in an epoch whose first step begins at another.
-func (s *Schedule) border(from, row, i int64) bool {
+// border tells whether a step ends at a row, in an epoch whose first step begins at another.
+func (s *Schedule) border(from, row int64) bool {
 	switch {
 	case row == from:
 		return true
