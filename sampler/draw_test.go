@@ -16,11 +16,11 @@ type dataset struct {
 func drawShards(t *rapid.T, most int64) []Shard {
 	var shards []Shard
 	var row int64
-	for i := range rapid.SampledFrom([]int{3, 1, 2, 4, 0}).Draw(t, "shards") {
+	for i := range rapid.SampledFrom([]int{3, 1, 2, 4, 3, 2, 4, 2, 0}).Draw(t, "shards") {
 		row += rapid.Int64Range(0, 50).Draw(t, "gap")
 		sh := Shard{Identity: string(rune('a' + i)), Row: row}
-		for range rapid.SampledFrom([]int{2, 1, 3, 5, 0}).Draw(t, "segments") {
-			rows := rapid.SampledFrom([]int64{most, most / 2, 3, 0}).Draw(t, "about")
+		for range rapid.SampledFrom([]int{2, 1, 3, 5, 4, 0}).Draw(t, "segments") {
+			rows := rapid.SampledFrom([]int64{most, most, most / 2, 3, 0}).Draw(t, "about")
 			rows = rapid.Int64Range(rows/2, rows).Draw(t, "rows")
 			blocks := int64(0)
 			if rows > 0 {

@@ -3,8 +3,8 @@ package sampler
 import "context"
 
 // Sum adds up the fingerprints of the rows at the positions [from, to) of an epoch: what the receipts of all ranks must
-// add up to, when these are the positions that were given out. It takes about a nanosecond for each row and block, for
-// windows that are not wholly inside some tens more. It returns the context's error when that ends first.
+// add up to, when these are the positions that were given out. It takes a few nanoseconds for each row, and some tens in
+// windows that are not wholly inside. It returns the context's error when that ends first.
 func (e *Epoch) Sum(ctx context.Context, snapshot string, from, to int64) (Sum, error) {
 	a := adder{epoch: e, sums: NewSummer(snapshot)}
 	groups := e.groups()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -139,6 +141,83 @@ func TestExpectedSums(t *testing.T) {
 			t.Fatalf("[%d,%d): %s, %v; want %s", from, to, got, err, want)
 		}
 	})
+}
+
+// A receipt notices any row that is missing, comes twice, or stands in for another.
+func TestSumsNoticeLossAndRepetition(t *testing.T) {
+	o := dataset{Plan{Shuffle: ShuffleWindow, WindowBlocks: 4, Groups: 2, Seed: 5}, []Shard{{Segments: []Segment{{500, 30}, {77, 7}}}}}.order(t)
+	e := o.Epoch(0)
+	whole, err := e.Sum(t.Context(), "s", 0, o.Rows())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := NewSummer("s")
+	seen := map[Sum]bool{whole: true}
+	for row := range o.Rows() {
+		one := sums.AddRange(Sum{}, row, 1)
+		other := sums.AddRange(Sum{}, (row+1)%o.Rows(), 1)
+		for what, sum := range map[string]Sum{"lost": whole.sub(one), "repeated": whole.Add(one), "replaced": whole.sub(one).Add(other)} {
+			if seen[sum] {
+				t.Errorf("row %d %s: the sum does not tell", row, what)
+			}
+			seen[sum] = true
+		}
+	}
+}
+
+// The streams of a plan share its windows.
+func TestWindowsAreShared(t *testing.T) {
+	o := dataset{Plan{Shuffle: ShuffleFull, Groups: 1, Split: &Split{1, 0, 5000}}, []Shard{{Segments: []Segment{{5000, 9}}}}}.order(t)
+	w := o.Epoch(0).Open(0, 0)
+	var group sync.WaitGroup
+	all := make([][]Ref, 4)
+	for i := range all {
+		all[i] = make([]Ref, w.Rows())
+		group.Go(func() { w.Locate(0, all[i]) })
+	}
+	group.Wait()
+	for i := range all {
+		if !slices.Equal(all[i], all[0]) {
+			t.Errorf("reader %d found other rows", i)
+		}
+	}
+}
+
+// The formula agrees with what batches show: the variance of the mean of a value that every block shares.
+func TestDesignEffectIsWhatBatchesShow(t *testing.T) {
+	const blocks, rows, batch, epochs = 100, 100, 64, 60
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int64{4, 10, 25, 100} {
+		o := dataset{Plan{Shuffle: ShuffleWindow, WindowBlocks: n, Groups: 1, Seed: 1}, []Shard{{}}}
+		for range blocks { // every block a segment, so that their order is random
+			o.shards[0].Segments = append(o.shards[0].Segments, Segment{rows, 1})
+		}
+		order := o.order(t)
+		var square, count float64
+		for epoch := range int64(epochs) {
+			value := make([]float64, blocks)
+			var mean, variance float64
+			for i := range value {
+				value[i] = random.NormFloat64()
+				mean += value[i] / blocks
+			}
+			for _, v := range value {
+				variance += (v - mean) * (v - mean) / blocks
+			}
+			at := order.Epoch(epoch).positions()
+			for p := 0; p+batch <= len(at); p += batch {
+				var sum float64
+				for _, row := range at[p : p+batch] {
+					sum += value[row/rows] - mean
+				}
+				square += sum * sum / batch / variance
+				count++
+			}
+		}
+		if got, want := square/count, order.DesignEffect(batch); math.Abs(got/want-1) > 0.12 {
+			t.Errorf("windows of %d blocks: %.2f, the formula says %.2f", n, got, want)
+		}
+	}
 }
 
 func TestSumEndsWithItsContext(t *testing.T) {

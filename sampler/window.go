@@ -74,8 +74,8 @@ func (e *Epoch) WindowBytes(pieces []Piece) int64 {
 	bytes := 256 + (40+8+8)*int64(len(pieces))
 	for _, p := range pieces {
 		rows += p.To - p.From
-		if e.order.layout.kept != nil {
-			bytes += 40 + 4*p.Rows // no more of a block's rows are kept than it has
+		if k := e.order.layout.kept; k != nil {
+			bytes += 40 + 4*(1+scale(int64(k.split.To-k.split.From), p.Rows, splitParts)) // the whole block's
 		}
 	}
 	if e.order.plan.Shuffle != ShuffleNone {
