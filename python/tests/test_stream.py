@@ -290,6 +290,26 @@ def test_b40_a_client_made_before_the_fork_works_in_the_workers(gateway: Gateway
     assert run(code, gateway.uri) == ["100", "100", "3"]
 
 
+def test_b40_a_forked_child_may_drop_what_it_inherited(gateway: Gateway) -> None:
+    code = (
+        "import gc, os, sys, headrace\n"
+        "for what in ('close', 'free', 'exit'):\n"
+        "    client = headrace.connect(sys.argv[1])\n"
+        "    client.datasets()\n"
+        "    stream = client.stream('team/numbers')\n"
+        "    next(stream)\n"
+        "    if os.fork() == 0:\n"
+        "        if what == 'close':\n"
+        "            stream.close(), client.close()\n"
+        "        if what == 'free':\n"
+        "            del stream, client\n"
+        "            gc.collect()\n"
+        "        sys.exit(0) if what == 'exit' else os._exit(0)\n"
+        "    print(what, os.wait()[1], sum(batch.num_rows for batch in stream), flush=True)\n"
+    )
+    assert run(code, gateway.uri) == ["close 0 90", "free 0 90", "exit 0 90"]
+
+
 def run(code: str, *args: str) -> list[str]:
     """Runs Python in a process that has not used gRPC."""
     done = subprocess.run(

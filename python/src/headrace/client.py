@@ -64,6 +64,7 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._flight: flight.FlightClient | None = None
+        self._process: int | None = None  # the one that opened it
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -132,11 +133,12 @@ class Client:
     def _dial(self) -> flight.FlightClient:
         with self._lock:
             if self._flight is None:
-                self._flight = self._connection.open()
+                self._flight = self._connection.open(self)
+                self._process = os.getpid()
             return self._flight
 
     def _drop(self) -> None:
-        if self._flight is not None:
+        if self._flight is not None and self._process == os.getpid():
             self._flight.close()
             self._flight = None
 

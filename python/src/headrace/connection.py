@@ -5,9 +5,11 @@ import os
 import random
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyarrow import flight
 
@@ -30,6 +32,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
 _grpc_process: int | None = None  # where gRPC was first used; a child that was forked from there cannot use it
+_holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what holds an open connection
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,10 @@ class Connection:
     retry_for: float
     tune_malloc: bool
 
-    def open(self) -> flight.FlightClient:
-        """Opens a connection of its own, so that streams do not share one socket."""
+    def open(self, holder: object) -> flight.FlightClient:
+        """Opens a connection of its own for the holder, so that streams do not share one socket."""
         guard_fork(start=True)
+        _holders.add(holder)
         if self.tune_malloc:
             _keep_pages()
         try:
@@ -88,12 +92,19 @@ def guard_fork(*, start: bool = False) -> None:
     pid = os.getpid()
     if _grpc_process is None and start:
         _grpc_process = pid
+        os.register_at_fork(after_in_child=_keep_holders)
     if _grpc_process not in (None, pid):
         raise HeadraceError(
             f"process {pid} was forked from process {_grpc_process} after that one had used headrace, and gRPC does "
             "not survive a fork: use the client only in the workers, or start them with multiprocessing's 'spawn' or "
             "'forkserver'"
         )
+
+
+def _keep_holders() -> None:
+    """In a forked child: takes a reference that is never given back, since freeing what is left of gRPC would hang."""
+    for holder in _holders:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
 
 
 class Backoff:

@@ -21,7 +21,7 @@ class Reader:
         self._limit = connection.read_timeout
         self._since: float | None = None  # when the read began that is running
         self._closed = threading.Event()
-        self._client = connection.open()
+        self._client = connection.open(self)
         try:
             self._reader = self._client.do_get(ticket, connection.call())
             if not self._reader.schema.equals(schema, check_metadata=True):

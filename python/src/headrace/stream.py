@@ -130,13 +130,11 @@ class Stream(Iterator[pa.RecordBatch]):
         self.close()
 
     def __del__(self) -> None:
-        # In a forked child the connection is the parent's.
-        if getattr(self, "_reader", None) is not None and self._process == os.getpid():
+        if hasattr(self, "_reader"):
             self._drop()
 
     def close(self) -> None:
         """Ends the stream; the gateway stops reading for it."""
-        self._check_process()
         self._ended = True
         self._drop()
 
@@ -216,7 +214,7 @@ class Stream(Iterator[pa.RecordBatch]):
         self._ended = True
 
     def _drop(self) -> None:
-        if self._reader is not None:
+        if self._reader is not None and self._process == os.getpid():  # in a forked child it is the parent's
             self._reader.close()
             self._reader = None
 
