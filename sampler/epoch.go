@@ -224,6 +224,22 @@ func (e *Epoch) holding(span int, row int64) int {
 	}
 }
 
+// At returns the window of a span that holds its first row at or after a position: earlier windows are done there. It
+// is Windows(span) when there is no such row.
+func (e *Epoch) At(span int, position int64) int {
+	row := e.dealt(int64(span), position)
+	if row >= e.dealt(int64(span), e.order.Rows()) {
+		return e.Windows(span)
+	}
+	return e.holding(span, row)
+}
+
+// dealt returns how many rows of a span are at positions before p: those at c, c+g, c+2g, …, if the span is c.
+func (e *Epoch) dealt(c, p int64) int64 {
+	g := e.groups()
+	return (max(p-c, 0) + g - 1) / g
+}
+
 // groups returns into how many spans positions are dealt out.
 func (e *Epoch) groups() int64 {
 	if e.order.plan.Shuffle == ShuffleWindow {

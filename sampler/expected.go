@@ -7,10 +7,8 @@ import "context"
 // windows that are not wholly inside. It returns the context's error when that ends first.
 func (e *Epoch) Sum(ctx context.Context, snapshot string, from, to int64) (Sum, error) {
 	a := adder{epoch: e, sums: NewSummer(snapshot)}
-	groups := e.groups()
 	for c := range int64(e.Spans()) {
-		// The rows of span c before position p are those of positions c, c+g, …: ⌈(p−c)/g⌉.
-		low, high := (max(from-c, 0)+groups-1)/groups, (max(to-c, 0)+groups-1)/groups
+		low, high := e.dealt(c, from), e.dealt(c, to)
 		for row := low; row < high; {
 			if err := ctx.Err(); err != nil {
 				return Sum{}, err

@@ -84,6 +84,30 @@ func windowsOfSpan(t *rapid.T, e *Epoch, c int, read map[int]int64) (rows int64)
 	return rows
 }
 
+// A window is done at the first position after all of its own.
+func TestWindowsAreDone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := drawDataset(t, 30).order(t)
+		e := o.Epoch(0)
+		want := make([]int, e.Spans())
+		for c := range want {
+			want[c] = e.Windows(c)
+		}
+		for p := o.Rows(); ; p-- {
+			for c := range want {
+				if got := e.At(c, p); got != want[c] {
+					t.Fatalf("span %d at position %d: window %d, want %d", c, p, got, want[c])
+				}
+			}
+			if p == 0 {
+				return
+			}
+			run := e.place(p - 1)
+			want[run.Span] = run.Window
+		}
+	})
+}
+
 // Lanes are runs of neighbouring blocks; a window takes at most one block of each, so that large row groups are read
 // from front to back.
 func TestWindowsTakeOneBlockOfEachLane(t *testing.T) {

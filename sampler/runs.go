@@ -19,7 +19,7 @@ func (e *Epoch) Runs(step Step, rank, ranks int64) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
 		rows := step.To - step.From
 		d := deal{first: step.From, rows: rows, groups: e.order.plan.Groups}
-		if from < rows && !e.dealt(d, from, min(to, rows), yield) {
+		if from < rows && !e.hands(d, from, min(to, rows), yield) {
 			return
 		}
 		for i := max(from, rows); i < to; i++ {
@@ -40,8 +40,8 @@ func (e *Epoch) place(p int64) Run {
 	return Run{Span: span, Window: window, From: row - from, To: row - from + 1}
 }
 
-// dealt yields the rows [from, to) of what was dealt, and tells whether to go on.
-func (e *Epoch) dealt(d deal, from, to int64, yield func(Run) bool) bool {
+// hands yields the rows [from, to) of what was dealt, and tells whether to go on.
+func (e *Epoch) hands(d deal, from, to int64, yield func(Run) bool) bool {
 	for c := d.holding(from); from < to; c++ {
 		first, n := d.hand(c)
 		skip := from - d.before(c)
