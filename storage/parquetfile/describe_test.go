@@ -261,18 +261,3 @@ func TestDescribeEndsWithItsContext(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func BenchmarkDescribe(b *testing.B) {
-	obj := store(b, folder(b), "flat_v1_bare.parquet")
-	small := store(b, "testdata/golden", "plain.parquet")
-	for name, obj := range map[string]*bucket.Object{"52 columns": obj, "5 columns": small} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := Describe(b.Context(), obj); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
