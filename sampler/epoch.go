@@ -72,8 +72,7 @@ func (e *Epoch) permute() {
 			order.fill(int64(i), some[:min(len(some), len(live)-i)])
 		}
 		s := live[some[i%len(some)].Row]
-		first, last := l.first[s], l.first[s+1]
-		blocks, rows = blocks+last-first, rows+l.start(int(s), last)-l.start(int(s), first)
+		blocks, rows = blocks+l.first[s+1]-l.first[s], rows+l.size(int(s))
 		e.list.segments[i] = s
 		e.list.blocks, e.list.rows = append(e.list.blocks, blocks), append(e.list.rows, rows)
 	}
@@ -138,19 +137,26 @@ func (w *walker) next() {
 	}
 	w.stored++
 	if w.left == 0 {
-		s := int(w.list.segments[w.segment])
-		w.stored = w.layout.first[s]
-		w.left = w.list.blocks[w.segment+1] - w.list.blocks[w.segment]
-		w.begin = w.layout.start(s, w.stored)
-		w.segment++
+		w.enter()
 	}
 	w.from = w.to
-	if w.left--; w.left == 0 { // most segments have one block only
+	if w.left--; w.left == 0 {
 		w.to = w.list.rows[w.segment]
 		return
 	}
 	end := w.layout.start(int(w.list.segments[w.segment-1]), w.stored+1)
 	w.to = w.list.rows[w.segment-1] + end - w.begin
+}
+
+// enter goes on to the next segment. One that is a single block, as many are, is not looked up.
+func (w *walker) enter() {
+	w.left = w.list.blocks[w.segment+1] - w.list.blocks[w.segment]
+	if w.left > 1 {
+		s := int(w.list.segments[w.segment])
+		w.stored = w.layout.first[s]
+		w.begin = w.layout.start(s, w.stored)
+	}
+	w.segment++
 }
 
 // measure counts the rows of the windows of a span, at whose first block the walker is. It ends at the last one.

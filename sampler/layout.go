@@ -106,6 +106,14 @@ func (l *layout) start(segment int, block int64) int64 {
 	return l.rows[segment] + scale(block-l.blocks[segment], l.rows[segment+1]-l.rows[segment], n)
 }
 
+// size returns the rows of a segment.
+func (l *layout) size(segment int) int64 {
+	if l.kept != nil {
+		return l.kept.starts[l.first[segment+1]] - l.kept.starts[l.first[segment]]
+	}
+	return l.rows[segment+1] - l.rows[segment]
+}
+
 // begin returns the rows before any block; for the number of blocks, all rows.
 func (l *layout) begin(block int64) int64 {
 	if block == l.count() {
