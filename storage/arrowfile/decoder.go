@@ -41,6 +41,7 @@ func (d *decoder) free(keep int) {
 
 // columns are arrays of one message that are ready to be copied.
 type columns struct {
+	names  []string
 	arrays []*stored
 	rows   int64
 	base   int64 // where the message's body begins
@@ -67,6 +68,9 @@ func (d *decoder) batch(ctx context.Context, place Place, s *arrow.Schema, ids [
 		return nil, err
 	}
 	c := &columns{arrays: picked.kids, rows: b.rows, base: place.body()}
+	for _, f := range want.Fields() {
+		c.names = append(c.names, f.Name)
+	}
 	return c, d.inflate(d.obj.ReaderAt(ctx), c, b.codec)
 }
 
@@ -88,7 +92,7 @@ func (d *decoder) values(ctx context.Context, place Place, v values, want arrow.
 	if err != nil {
 		return nil, err
 	}
-	c := &columns{arrays: []*stored{picked}, rows: head.batch.rows, base: place.body()}
+	c := &columns{names: []string{"values"}, arrays: []*stored{picked}, rows: head.batch.rows, base: place.body()}
 	return c, d.inflate(d.obj.ReaderAt(ctx), c, head.batch.codec)
 }
 

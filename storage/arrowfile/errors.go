@@ -32,6 +32,11 @@ func inObject(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
+// inColumn says which column an error is about.
+func inColumn(name string, err error) error {
+	return fmt.Errorf("column %q: %w", name, err)
+}
+
 // guard turns a panic of a library over foreign bytes into an error. The
 // allocator panics too, when memory runs out: that is not the file's fault.
 func guard(err *error) {

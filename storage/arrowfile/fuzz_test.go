@@ -1,9 +1,13 @@
 package arrowfile
 
 import (
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // Whatever the bytes are: rows, or an error of a known class; no panic, no
@@ -23,5 +27,37 @@ func fuzz(f *testing.F, kind string) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = newYard(t).read(t, b)
+	})
+}
+
+// FuzzDictionaries puts its input between the schema of a file with
+// dictionaries and the end: dictionary messages, their bodies, and batches of
+// indices, which fuzzing gets further into when it cannot spoil the schema.
+func FuzzDictionaries(f *testing.F) {
+	var heads [][]byte
+	for _, name := range []string{"dictionaries.file", "deltas.stream"} {
+		whole := golden(f, name)
+		_, sh := newHouse(f, "testdata/golden").describe(f, name)
+		from, first, end := int64(0), int64(math.MaxInt64), int64(0)
+		if sh.Format == snapshot.Arrow {
+			from = head
+		}
+		var batches []byte
+		for _, s := range sh.Segments {
+			p := s.Facts.(Batch).Place
+			first, end = min(first, p.Offset), max(end, p.end())
+			batches = append(batches, whole[p.Offset:p.end()]...)
+		}
+		var dictionaries []byte
+		for _, p := range sh.Facts.(*Facts).Dictionaries {
+			first, end = min(first, p.Offset), max(end, p.end())
+			dictionaries = append(dictionaries, whole[p.Offset:p.end()]...)
+		}
+		f.Add(byte(len(heads)), whole[first:end], []byte{})
+		f.Add(byte(len(heads)), dictionaries, batches)
+		heads = append(heads, whole[from:first])
+	}
+	f.Fuzz(func(t *testing.T, schema byte, dictionaries, batches []byte) {
+		_, _ = newYard(t).read(t, slices.Concat(heads[int(schema)%len(heads)], dictionaries, batches))
 	})
 }

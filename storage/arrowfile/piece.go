@@ -14,6 +14,7 @@ import (
 // are copied. Dictionary-encoded columns are ready after decode.
 type piece struct {
 	frame.Piece
+	first int64 // row of the message
 	bound int64 // bytes that the values of its dictionary indices cannot exceed
 
 	lease   *frame.Lease // of the indices
@@ -24,8 +25,9 @@ type piece struct {
 // encodedColumn is one column of a piece, an array whose indices know their
 // dictionaries.
 type encodedColumn struct {
-	at  int
-	arr arrow.Array
+	name string
+	at   int
+	arr  arrow.Array
 }
 
 // free gives back what decoding took; it may be called again.
@@ -47,7 +49,7 @@ func (p *piece) decode(scratch *frame.Scratch) error {
 	for _, c := range p.encoded {
 		arr, err := frame.Plain(scratch, c.arr)
 		if err != nil {
-			return err
+			return inColumn(c.name, frame.Behind(err, p.first))
 		}
 		p.plain = append(p.plain, arr)
 		p.Columns[c.at] = frame.ColumnOf(arr)
@@ -60,7 +62,7 @@ func (p *piece) decode(scratch *frame.Scratch) error {
 // copied out here and given their dictionaries.
 func (d *decoder) piece(ctx context.Context, c *columns, from, to int64) (*piece, error) {
 	r := d.obj.ReaderAt(ctx)
-	p := &piece{Piece: frame.Piece{To: to - from}}
+	p := &piece{Piece: frame.Piece{To: to - from}, first: from}
 	var encoded []int
 	for i, s := range c.arrays {
 		p.Columns = append(p.Columns, s.column(r, c.base, from, to))
@@ -96,9 +98,9 @@ func (d *decoder) copyIndices(ctx context.Context, p *piece, c *columns, encoded
 	for i, at := range encoded {
 		data, err := d.attach(ctx, p.lease.Batch().Column(i).Data(), c.arrays[at], &p.bound)
 		if err != nil {
-			return err
+			return inColumn(c.names[at], err)
 		}
-		p.encoded = append(p.encoded, encodedColumn{at, array.MakeFromData(data)})
+		p.encoded = append(p.encoded, encodedColumn{c.names[at], at, array.MakeFromData(data)})
 		data.Release()
 	}
 	return nil

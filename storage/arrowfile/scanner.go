@@ -131,7 +131,7 @@ func (s *Scanner) inPlace(ctx context.Context, rows int64) (*frame.Lease, error)
 		s.unmap()
 		return nil, nil
 	}
-	return l, err
+	return l, frame.Behind(err, s.pos)
 }
 
 // copied is like frame and copies. What dictionary indices decode to is not
@@ -162,7 +162,7 @@ func (s *Scanner) copied(ctx context.Context, most int64) (_ *frame.Lease, rows 
 		step = fewer(p.To, size)
 	}
 	l, err := s.dec.pool.Assemble(s.dec.grant, budget.Frames, s.want.Schema, pieces)
-	return l, rows, err
+	return l, rows, frame.Behind(err, s.pos)
 }
 
 // size decodes p and returns the bytes of a frame of it. If its dictionaries

@@ -257,14 +257,14 @@ type zeros struct{}
 
 func (zeros) ReadAt(b []byte, _ int64) (int, error) { clear(b); return len(b), nil }
 
-// counting notes which bytes are read.
+// counting notes what is read.
 type counting struct {
 	io.ReaderAt
-	bytes int64
+	calls, bytes int64
 }
 
 func (c *counting) ReadAt(b []byte, off int64) (int, error) {
-	c.bytes += int64(len(b))
+	c.calls, c.bytes = c.calls+1, c.bytes+int64(len(b))
 	return c.ReaderAt.ReadAt(b, off)
 }
 

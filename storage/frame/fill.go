@@ -25,6 +25,10 @@ func (f *filler) fill(n *node) (arrow.ArrayData, error) {
 	if err != nil {
 		return nil, fmt.Errorf("column %q: %w", n.name, err)
 	}
+	own := bytesOf(buffers)
+	if err := n.checkRows(own, func(row int64) bool { return isNull(buffers[0], row) }); err != nil {
+		return nil, err
+	}
 	var children []arrow.ArrayData
 	defer func() {
 		for _, c := range children {
@@ -34,14 +38,23 @@ func (f *filler) fill(n *node) (arrow.ArrayData, error) {
 	if n.lay.kind == runs {
 		children = append(children, f.runEnds(n))
 	}
-	for _, c := range n.children {
+	for i, c := range n.children {
 		data, err := f.fill(c)
 		if err != nil {
-			return nil, err
+			return nil, n.lift(err, i, 0, own)
 		}
 		children = append(children, data)
 	}
 	return array.NewData(n.typ, int(n.rows), buffers, children, int(n.nulls), 0), nil
+}
+
+// bytesOf returns what is in the buffers behind the validity.
+func bytesOf(buffers []*memory.Buffer) [][]byte {
+	var out [][]byte
+	for _, b := range buffers[1:] {
+		out = append(out, b.Bytes())
+	}
+	return out
 }
 
 func release(buffers []*memory.Buffer) {

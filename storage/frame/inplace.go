@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -208,14 +207,6 @@ func (m *mapping) array(n *node, first int64) (arrow.ArrayData, error) {
 		return array.MakeArrayOfNull(memory.DefaultAllocator, n.typ, 0).Data(), nil
 	}
 	s := n.spans[0]
-	var children []arrow.ArrayData
-	for _, c := range n.children {
-		child, err := m.array(c, 0)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, child)
-	}
 	end, rows := s.at()+s.n, s.from+s.n-first
 	buffers := []*memory.Buffer{nil}
 	if n.lay.validity() && n.nulls > 0 {
@@ -231,16 +222,40 @@ func (m *mapping) array(n *node, first int64) (arrow.ArrayData, error) {
 	case list:
 		buffers = append(buffers, m.buffer(s.c.buffer(1), (end+1)*n.lay.width))
 	}
+	own := bytesOf(buffers)
 	if len(n.extents) > 0 {
-		if err := n.ordered(buffers[1].Bytes()); err != nil {
+		own[0] = own[0][s.at()*n.lay.width:]
+		if err := n.ordered(own[0]); err != nil {
 			return nil, fmt.Errorf("column %q: %w", n.name, err)
 		}
+	}
+	if err := n.checkRows(own, func(row int64) bool { return isNull(buffers[0], s.at()+row) }); err != nil {
+		return nil, err
+	}
+	children, err := m.children(n, own)
+	if err != nil {
+		return nil, err
 	}
 	nulls := n.nulls
 	if n.lay.kind == empty {
 		nulls = rows
 	}
 	return array.NewData(n.typ, int(rows), buffers, children, int(nulls), int(s.c.Offset+first)), nil
+}
+
+func (m *mapping) children(n *node, own [][]byte) (out []arrow.ArrayData, err error) {
+	for i, c := range n.children {
+		child, err := m.array(c, 0)
+		if err != nil {
+			var from int64
+			if len(n.extents) > 0 {
+				from = n.extents[0].from
+			}
+			return nil, n.lift(err, i, from, own)
+		}
+		out = append(out, child)
+	}
+	return out, nil
 }
 
 func (m *mapping) buffer(b Buffer, n int64) *memory.Buffer {
@@ -252,19 +267,16 @@ func (m *mapping) buffer(b Buffer, n int64) *memory.Buffer {
 
 // ordered checks the offsets of the node's rows as the copier does.
 func (n *node) ordered(offsets []byte) error {
-	s, e := n.spans[0], n.extents[0]
-	mem := offsets[s.at()*n.lay.width:]
 	if n.lay.width == 8 {
-		return ascending[int64](mem, s.n+1, e)
+		return ascending(offsetsOf[int64](offsets, n.rows+1), n.extents[0])
 	}
-	return ascending[int32](mem, s.n+1, e)
+	return ascending(offsetsOf[int32](offsets, n.rows+1), n.extents[0])
 }
 
-// ascending checks that n offsets run from e.from to e.to without going back.
-func ascending[T int32 | int64](mem []byte, n int64, e extent) error {
-	offsets := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), n)
-	if offsets[0] != T(e.from) || offsets[n-1] != T(e.to) {
-		return fmt.Errorf("%w: offsets %d to %d were %d to %d before", ErrCorrupt, offsets[0], offsets[n-1], e.from, e.to)
+// ascending checks that offsets run from e.from to e.to without going back.
+func ascending[T int32 | int64](offsets []T, e extent) error {
+	if first, last := offsets[0], offsets[len(offsets)-1]; first != T(e.from) || last != T(e.to) {
+		return fmt.Errorf("%w: offsets %d to %d were %d to %d before", ErrCorrupt, first, last, e.from, e.to)
 	}
 	previous := offsets[0]
 	for _, v := range offsets {

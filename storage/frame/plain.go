@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -12,8 +13,9 @@ import (
 // Plain returns arr with values in the place of dictionaries and storage in
 // the place of extension types, at any depth; an array without either is
 // returned as it is. The result is the caller's to release. Indices outside of
-// their dictionary are ErrCorrupt, values past what 32-bit offsets reach
-// ErrOverflow. Memory comes from mem, which may panic when it has none.
+// their dictionary are ErrCorrupt, as a *RowError if arr itself consists of
+// them; values past what 32-bit offsets reach are ErrOverflow. Memory comes
+// from mem, which may panic when it has none.
 func Plain(mem memory.Allocator, arr arrow.Array) (arrow.Array, error) {
 	data, err := plain(mem, arr.Data())
 	if err != nil {
@@ -43,11 +45,21 @@ func plain(mem memory.Allocator, data arrow.ArrayData) (arrow.ArrayData, error) 
 	for _, c := range data.Children() {
 		child, err := plain(mem, c)
 		if err != nil {
-			return nil, err
+			return nil, below(err)
 		}
 		children = append(children, child)
 	}
 	return array.NewData(want, data.Len(), data.Buffers(), children, data.NullN(), data.Offset()), nil
+}
+
+// below takes the row out of an error: those of children and dictionaries are
+// not those of the column.
+func below(err error) error {
+	var at *RowError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // plainType returns the type of what Plain makes of an array of type t: t
@@ -108,7 +120,7 @@ func decode(mem memory.Allocator, data arrow.ArrayData) (arrow.ArrayData, error)
 	}
 	values, err := plain(mem, dictionary)
 	if err != nil {
-		return nil, err
+		return nil, below(err)
 	}
 	defer values.Release()
 	scratch := mem.Allocate(4 * data.Len())

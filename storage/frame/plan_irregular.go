@@ -5,7 +5,6 @@ import (
 	endian "encoding/binary"
 	"fmt"
 	"slices"
-	"sort"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
@@ -83,19 +82,21 @@ func putNumber(mem []byte, i, width, v int64) {
 // inline is the longest value in bytes that a view holds itself.
 const inline = 12
 
-// measureViews adds up the bytes that the views of the rows point to.
+// measureViews adds up the bytes that the views of the rows point to, which
+// must be there: memory is taken by what this returns.
 func (p *planner) measureViews(n *node) error {
 	var total int64
 	for _, s := range n.spans {
 		err := p.each(s, 1, []int64{n.lay.width}, func(w *window) error {
 			for i := range w.rows {
-				size := number(w.mem[0][i*n.lay.width:], 0, 4)
-				if size < 0 && !w.null(i) {
-					return fmt.Errorf("%w: a value of %d bytes", ErrCorrupt, size)
+				if w.null(i) {
+					continue
 				}
-				if size > inline && !w.null(i) {
-					total = plus(total, size)
+				size, err := s.c.viewed(w.mem[0][i*n.lay.width:])
+				if err != nil {
+					return err
 				}
+				total = plus(total, size)
 			}
 			return nil
 		})
@@ -108,6 +109,22 @@ func (p *planner) measureViews(n *node) error {
 		return fmt.Errorf("%w: %d", ErrOverflow, total)
 	}
 	return nil
+}
+
+// viewed returns how many bytes outside of itself a view points to.
+func (c *Column) viewed(v []byte) (int64, error) {
+	size := number(v, 0, 4)
+	switch {
+	case size < 0:
+		return 0, fmt.Errorf("%w: a value of %d bytes", ErrCorrupt, size)
+	case size <= inline:
+		return 0, nil
+	}
+	buffer, at := number(v, 2, 4), number(v, 3, 4)
+	if buffer < 0 || buffer >= int64(len(c.Buffers)-2) {
+		return 0, fmt.Errorf("%w: a value in buffer %d of %d", ErrCorrupt, buffer, len(c.Buffers)-2)
+	}
+	return size, c.Buffers[buffer+2].hold(at, size)
 }
 
 // shelved says that the child's rows of an extent go to the new child from row place on.
@@ -267,7 +284,7 @@ func (p *planner) measureRuns(n *node) ([][]span, error) {
 	var values []span
 	var rows int64
 	for _, s := range n.spans {
-		first, count, err := n.cutRuns(s, rows)
+		first, count, err := p.cutRuns(n, s, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -283,32 +300,52 @@ func (p *planner) measureRuns(n *node) ([][]span, error) {
 
 // cutRuns adds the ends of the runs that overlap s to n.ends, as seen from
 // row base of the new array, and tells which runs they are.
-func (n *node) cutRuns(s span, base int64) (first, count int64, err error) {
+func (p *planner) cutRuns(n *node, s span, base int64) (first, count int64, err error) {
 	ends := &s.c.Children[0]
-	end := func(i int64) int64 {
-		if err != nil {
-			return 0
-		}
-		var v int64
-		v, err = ends.buffer(1).number(plus(ends.Offset, i), n.lay.width)
-		return v
-	}
 	if ends.Len < 0 || ends.Offset < 0 || !sameID(ends.Type, n.typ.(*arrow.RunEndEncodedType).RunEnds()) {
 		return 0, 0, fmt.Errorf("%w: run ends", ErrCorrupt)
 	}
 	from, to := s.at(), s.at()+s.n
-	first = int64(sort.Search(int(ends.Len), func(i int) bool { return end(int64(i)) > from }))
-	previous := int64(0)
-	if first > 0 {
-		previous = end(first - 1)
+	first, previous, err := runAt(ends, n.lay.width, from)
+	if err != nil {
+		return 0, 0, err
 	}
-	for at := from; at < to && err == nil; count++ {
-		e := end(first + count)
-		if err == nil && (first+count >= ends.Len || e <= previous || e <= at || previous > at) {
-			return 0, 0, fmt.Errorf("%w: run end %d after %d", ErrCorrupt, e, previous)
+	at := from
+	for at < to && err == nil {
+		if first+count >= ends.Len {
+			return 0, 0, fmt.Errorf("%w: runs end at %d, before row %d", ErrCorrupt, previous, to)
 		}
-		at, previous = min(e, to), e
-		n.ends = append(n.ends, base+at-from)
+		rest := span{ends, first + count, min(ends.Len-first-count, windowRows)}
+		err = p.each(rest, 1, []int64{n.lay.width}, func(w *window) error {
+			for i := int64(0); i < w.rows && at < to; i, count = i+1, count+1 {
+				e := number(w.mem[0], i, n.lay.width)
+				if e <= previous || e <= at || previous > at {
+					return fmt.Errorf("%w: run end %d after %d", ErrCorrupt, e, previous)
+				}
+				at, previous = min(e, to), e
+				n.ends = append(n.ends, base+at-from)
+			}
+			return nil
+		})
 	}
 	return first, count, err
+}
+
+// runAt finds the first run that ends behind a row, and where the run before
+// it ends, 0 if there is none.
+func runAt(ends *Column, width, row int64) (first, previous int64, err error) {
+	b := ends.buffer(1)
+	if err := b.hold(times(ends.Offset, width), times(ends.Len, width)); err != nil {
+		return 0, 0, err
+	}
+	for last := ends.Len; first < last && err == nil; {
+		var end int64
+		middle := first + (last-first)/2
+		if end, err = b.number(ends.Offset+middle, width); end > row {
+			last = middle
+		} else {
+			first, previous = middle+1, end
+		}
+	}
+	return first, previous, err
 }

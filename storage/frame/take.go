@@ -87,7 +87,7 @@ func readIndices[T int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint
 		case valid != nil && !valid(i):
 			rows[i] = null
 		case v < 0 || uint64(v) >= uint64(limit):
-			return fmt.Errorf("%w: index %d into a dictionary of %d values", ErrCorrupt, v, limit)
+			return &RowError{Row: int64(i), Err: fmt.Errorf("%w: index %d into a dictionary of %d values", ErrCorrupt, v, limit)}
 		default:
 			rows[i] = int32(v)
 		}

@@ -36,7 +36,7 @@ func (s *Scanner) split(leases []*frame.Lease, piece frame.Piece, from, to, size
 		piece.From, piece.To = from, to
 		l, err := s.pool.Assemble(s.grant, budget.Frames, s.target, []frame.Piece{piece})
 		if err != nil {
-			return leases, err
+			return leases, frame.Behind(err, s.at+from)
 		}
 		return append(leases, l), nil
 	}
