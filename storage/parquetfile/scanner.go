@@ -205,9 +205,6 @@ func (s *Scanner) explain(err error, column string) error {
 			return fmt.Errorf("parquet file %q: %s: %w", s.name, where, err)
 		}
 	}
-	if strings.Contains(err.Error(), "INT96") {
-		err = refused{err} // it may lie centuries outside what nanoseconds reach
-	}
 	return blame(s.name, fmt.Errorf("%s: %w", where, err))
 }
 
@@ -287,7 +284,7 @@ func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, arrays []
 func (s *Scanner) decode(c *column, n int64) (a arrow.Array, err error) {
 	err = guard(func() error {
 		if a, err = s.batch(c, n); err != nil {
-			return fmt.Errorf("rows from %d on: %w", s.at, err)
+			return s.inRows(c, err)
 		}
 		if got := int64(a.Len()); got != n {
 			return fmt.Errorf("%d rows from row %d on, but its pages have %d", n, s.at, got)
@@ -307,6 +304,22 @@ func (s *Scanner) decode(c *column, n int64) (a arrow.Array, err error) {
 		return nil
 	})
 	return a, err
+}
+
+// inRows says which rows err is about. INT96 timestamps may lie centuries
+// outside what nanoseconds reach, and only the text of the error tells that
+// this is so, and where.
+func (s *Scanner) inRows(c *column, err error) error {
+	text := err.Error()
+	if !strings.Contains(text, "outside the Arrow nanosecond range") {
+		return fmt.Errorf("rows from %d on: %w", s.at, err)
+	}
+	var index int64
+	_, place, _ := strings.Cut(text, "INT96 timestamp at index ")
+	if _, err := fmt.Sscanf(place, "%d", &index); err != nil || c.nested {
+		return refusef("rows from %d on: an INT96 timestamp outside of what nanoseconds reach, 1677 to 2262", s.at)
+	}
+	return refusef("row %d: an INT96 timestamp outside of what nanoseconds reach, 1677 to 2262", s.at+index)
 }
 
 func (s *Scanner) batch(c *column, n int64) (arrow.Array, error) {
