@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headrace/headrace/storage/budget"
@@ -20,6 +21,9 @@ func (s *sender) admit(ctx context.Context, need int64) (grant *budget.Grant, er
 	if grant, err = s.Ledger.Admit(wait, need); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, budget.ErrTooLarge) {
+			err = fmt.Errorf("shard %q: %w", s.Store.Heaviest(s.snapshot, s.projection, s.blocks), err)
 		}
 		return nil, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 	}

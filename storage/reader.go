@@ -34,6 +34,21 @@ func (s *Store) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snap
 	return max(leastNeed, ahead*frame.Cost(largest)+min(scratch, absurd))
 }
 
+// Heaviest returns the key of the shard whose blocks need the most memory: the
+// one to name when Need cannot be met.
+func (s *Store) Heaviest(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) (key string) {
+	most := int64(-1)
+	for shard, segment := range blocks.Segments() {
+		sh := snap.Shards[shard]
+		seg := sh.Segments[segment]
+		need := min(seg.Bytes/max(seg.Blocks(), 1), absurd) + min(formats[sh.Format].need(sh, segment, p), absurd)
+		if need > most {
+			most, key = need, sh.Key
+		}
+	}
+	return key
+}
+
 // Reader turns blocks of one snapshot into leased frames. Blocks of one
 // segment that ascend are decoded by one scanner that stays open; any other
 // order works too and costs more. It is used by one goroutine.
