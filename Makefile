@@ -38,11 +38,11 @@ demo: build venv
 test: lint venv $(TOOLS)/gotestsum@v1.13.0
 	$(GO) test -count=1 -run '^TestLayout' ./e2e
 	$(HEADRACE_PYTHON) -m pytest -q python
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 18m ./...
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 20m ./...
 
 quick: venv $(TOOLS)/gotestsum@v1.13.0
 	$(HEADRACE_PYTHON) -m pytest -q python
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -short -count=1 -timeout 5m ./...
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -short -count=1 -timeout 10m ./...
 
 # Vet runs here on the flavour that the linter does not see: the build that records who took each lease.
 lint: venv $(TOOLS)/golangci-lint@v2.15.0 $(TOOLS)/gofumpt@v0.12.0
