@@ -25,9 +25,8 @@ func fuzz(f *testing.F, kind string) {
 			f.Add(golden(f, e.Name()))
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = newYard(t).read(t, b)
-	})
+	y := newYard(f)
+	f.Fuzz(func(t *testing.T, b []byte) { y.try(t, b) })
 }
 
 // FuzzDictionaries puts its input between the schema of a file with
@@ -57,7 +56,17 @@ func FuzzDictionaries(f *testing.F) {
 		f.Add(byte(len(heads)), dictionaries, batches)
 		heads = append(heads, whole[from:first])
 	}
+	y := newYard(f)
 	f.Fuzz(func(t *testing.T, schema byte, dictionaries, batches []byte) {
-		_, _ = newYard(t).read(t, slices.Concat(heads[int(schema)%len(heads)], dictionaries, batches))
+		y.try(t, slices.Concat(heads[int(schema)%len(heads)], dictionaries, batches))
 	})
+}
+
+// try reads b, whatever it is, and checks that all memory came back.
+func (y *yard) try(t *testing.T, b []byte) {
+	t.Helper()
+	_, _ = y.read(t, b)
+	if used := y.ledger.Stats().Used; len(used) != 0 {
+		t.Errorf("memory is still in use: %v", used)
+	}
 }
