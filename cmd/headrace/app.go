@@ -107,10 +107,12 @@ func shares(memory int64) (idle, limit int64, err error) {
 	if memory < minMemory {
 		return 0, 0, fmt.Errorf("memory: %d bytes are too few: give at least %d", memory, int64(minMemory))
 	}
-	pool := memory - max(memory/8, minHeap)
+	pool := memory - heapShare(memory)
 	idle = pool / 8
 	return idle, pool - idle, nil
 }
+
+func heapShare(memory int64) int64 { return max(memory/8, minHeap) }
 
 // mounts are the datasets of a config.
 func mounts(cfg *configs.Config) []storage.Mount {

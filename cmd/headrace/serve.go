@@ -101,6 +101,7 @@ func (o *serveOptions) load(cmd *cobra.Command, args []string) (*configs.Config,
 // serve runs a gateway until ctx ends, then drains it.
 func serve(ctx context.Context, cfg *configs.Config, all []storage.Mount, out, errOut io.Writer) error {
 	log := newLog(errOut, cfg.Telemetry.Log)
+	paceHeap(heapShare(cfg.Memory))
 	a, err := newApp(ctx, cfg, all, log, verifierOf(cfg.Auth))
 	if err != nil {
 		return err
