@@ -37,16 +37,15 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 		return err
 	}
 	who := principal(ctx)
-	r := read("DoGet", who, req, p)
-	ended := s.Events.Stream(ctx, r)
-	err = s.run(ctx, stream, p, &running{flight: req.Flight, tenant: who.Tenant}, r)
-	ended(err)
+	sent, end := s.Events.Stream(ctx, read("DoGet", who, req, p))
+	err = s.run(ctx, &sender{Server: s, stream: stream, planned: p, sent: sent}, &running{flight: req.Flight, tenant: who.Tenant})
+	end(err)
 	return err
 }
 
 // run sends the stream from a goroutine of its own and waits for it, or for a reason to end at once: a Send that waits
 // for a client which does not read can only be ended by the end of the call.
-func (s *Server) run(ctx context.Context, stream flight.FlightService_DoGetServer, p *planned, entry *running, r Read) error {
+func (s *Server) run(ctx context.Context, out *sender, entry *running) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	entry.cancel = cancel
 	done := s.flights.add(entry)
@@ -61,7 +60,7 @@ func (s *Server) run(ctx context.Context, stream flight.FlightService_DoGetServe
 				sent <- panicked(r)
 			}
 		}()
-		sent <- (&sender{Server: s, stream: stream, planned: p, read: r}).send(ctx)
+		sent <- out.send(ctx)
 	})
 	select {
 	case err := <-sent:
@@ -91,7 +90,7 @@ type sender struct {
 	*Server
 	stream flight.FlightService_DoGetServer
 	*planned
-	read    Read
+	sent    func(Sent)
 	encoder *codec.Encoder
 }
 
@@ -168,7 +167,7 @@ func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 		}
 		sent.SendWait += time.Since(began)
 	}
-	s.Events.Batch(ctx, s.read, sent)
+	s.sent(sent)
 	return nil
 }
 

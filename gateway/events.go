@@ -10,10 +10,9 @@ import (
 type Events struct {
 	// Span begins a stage of a call (plan, admission, first batch); the function it returns ends it.
 	Span func(ctx context.Context, stage string) (context.Context, func(error))
-	// Stream begins with a DoGet that passed its plan and ends with it.
-	Stream func(ctx context.Context, r Read) func(error)
-	// Batch is called for each step sent.
-	Batch func(ctx context.Context, r Read, b Sent)
+	// Stream begins with a DoGet that passed its plan. Of the functions it returns, sent is called for each step that
+	// left, end once, when the call ends.
+	Stream func(ctx context.Context, r Read) (sent func(Sent), end func(error))
 	// Refused is a call without a valid identity; cause is for the log, never for the caller.
 	Refused func(ctx context.Context, method, cause string)
 	// Audit is one decision on a read: by GetFlightInfo, GetSchema or DoGet; err is nil when it is allowed.
@@ -47,10 +46,7 @@ func (e Events) withDefaults() Events {
 		e.Span = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
 	}
 	if e.Stream == nil {
-		e.Stream = func(context.Context, Read) func(error) { return func(error) {} }
-	}
-	if e.Batch == nil {
-		e.Batch = func(context.Context, Read, Sent) {}
+		e.Stream = func(context.Context, Read) (func(Sent), func(error)) { return func(Sent) {}, func(error) {} }
 	}
 	if e.Refused == nil {
 		e.Refused = func(context.Context, string, string) {}

@@ -37,6 +37,7 @@ type telemetry struct {
 	traces   *sdktrace.TracerProvider
 	metrics  *sdkmetric.MeterProvider
 	tracer   trace.Tracer
+	exported bool // spans are sent somewhere
 
 	streams                     metric.Int64UpDownCounter
 	rows, bytes                 metric.Int64Counter
@@ -50,7 +51,7 @@ var waits = metric.WithExplicitBucketBoundaries(.0001, .0003, .001, .003, .01, .
 
 // newTelemetry sends spans to the OTLP endpoint, a URL such as http://127.0.0.1:4317; without one, spans cost nothing.
 func newTelemetry(ctx context.Context, otlp string, log *slog.Logger) (*telemetry, error) {
-	t := &telemetry{log: log, registry: prometheus.NewRegistry()}
+	t := &telemetry{log: log, registry: prometheus.NewRegistry(), exported: otlp != ""}
 	about := resource.NewSchemaless(attribute.String("service.name", "headrace"), attribute.String("service.version", version))
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.NeverSample())}
 	if otlp != "" {
@@ -128,8 +129,11 @@ func (t *telemetry) close(ctx context.Context) error {
 	return errors.Join(t.traces.Shutdown(ctx), t.metrics.Shutdown(ctx))
 }
 
-// span begins a child of the RPC's span.
+// span begins a child of the RPC's span, if anybody will see it: streams begin two for every block.
 func (t *telemetry) span(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
+	if !t.exported {
+		return ctx, func(error) {}
+	}
 	ctx, span := t.tracer.Start(ctx, name, trace.WithAttributes(attributes...))
 	return ctx, func(err error) {
 		if err != nil {
@@ -142,19 +146,8 @@ func (t *telemetry) span(ctx context.Context, name string, attributes ...attribu
 // gatewayEvents are what the gateway tells.
 func (t *telemetry) gatewayEvents() gateway.Events {
 	return gateway.Events{
-		Span: func(ctx context.Context, stage string) (context.Context, func(error)) { return t.span(ctx, stage) },
-		Stream: func(ctx context.Context, r gateway.Read) func(error) {
-			at := metric.WithAttributes(attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset))
-			t.streams.Add(ctx, 1, at)
-			return func(error) { t.streams.Add(context.WithoutCancel(ctx), -1, at) }
-		},
-		Batch: func(ctx context.Context, r gateway.Read, b gateway.Sent) {
-			at := metric.WithAttributes(attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset))
-			t.rows.Add(ctx, b.Rows, at)
-			t.bytes.Add(ctx, b.Bytes, at)
-			t.dataWait.Record(ctx, b.DataWait.Seconds(), at)
-			t.clientWait.Record(ctx, b.SendWait.Seconds(), at)
-		},
+		Span:   func(ctx context.Context, stage string) (context.Context, func(error)) { return t.span(ctx, stage) },
+		Stream: t.stream,
 		Refused: func(ctx context.Context, method, cause string) {
 			t.refused.Add(ctx, 1)
 			t.log.WarnContext(ctx, "unauthenticated", "method", method, "cause", cause)
@@ -165,6 +158,21 @@ func (t *telemetry) gatewayEvents() gateway.Events {
 			t.log.ErrorContext(ctx, "internal error", "id", id, "error", err.Error())
 		},
 	}
+}
+
+// stream counts a stream, and what it sends. Its attributes are put together once, not for every batch.
+func (t *telemetry) stream(ctx context.Context, r gateway.Read) (func(gateway.Sent), func(error)) {
+	ctx = context.WithoutCancel(ctx)
+	set := metric.WithAttributeSet(attribute.NewSet(attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset)))
+	add, record := []metric.AddOption{set}, []metric.RecordOption{set}
+	t.streams.Add(ctx, 1, add...)
+	sent := func(b gateway.Sent) {
+		t.rows.Add(ctx, b.Rows, add...)
+		t.bytes.Add(ctx, b.Bytes, add...)
+		t.dataWait.Record(ctx, b.DataWait.Seconds(), record...)
+		t.clientWait.Record(ctx, b.SendWait.Seconds(), record...)
+	}
+	return sent, func(error) { t.streams.Add(ctx, -1, add...) }
 }
 
 // audit writes one line for every read that was allowed or refused.
