@@ -1,15 +1,14 @@
 package frame
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,21 +41,27 @@ type files struct {
 type inode struct{ dev, ino uint64 }
 
 // File is a file under a read lease of the kernel's: as long as it has not been
-// given back, the bytes do not change.
+// given back, the bytes do not change. All of it is mapped, at one address.
 type File struct {
 	pool *Pool
 	id   inode
 	fd   int
+	mem  []byte
 
 	// Guarded by pool.files.mu.
-	holds    int // calls of Map without their Close, and mappings
-	mappings map[*mapping]struct{}
-	wanted   bool // somebody waits to write: nothing more is mapped
-	ended    bool // the lease is given back, the descriptor closed
+	holds  int  // calls of Map without their Close, and parts
+	idle   bool // nobody held it at the last poll
+	parts  map[*part]struct{}
+	wanted bool // somebody waits to write: nothing more is shown
+	ended  bool // the lease is given back, the descriptor closed
+
+	mu     sync.Mutex // held while pages come or go; taken before files.mu
+	copied bool       // mem is memory of our own by now
 }
 
 // Map takes a lease on the open file fd, or another share of the one there is,
-// and keeps a descriptor of its own. Close ends the share. The caller checks
+// and keeps a descriptor of its own. Close ends the share; the lease stays for a
+// moment, for the next segment is likely to want it again. The caller checks
 // that the file is the version it wants after Map, not before. ErrNoLease says
 // why there is none to be had: the file belongs to somebody else and the
 // process may not ask for such leases (CAP_LEASE), it is open for writing, or
@@ -76,16 +81,23 @@ func (p *Pool) Map(fd uintptr) (*File, error) {
 			return nil, fmt.Errorf("%w: somebody waits to write to it", ErrNoLease)
 		}
 		f.holds++
+		f.idle = false
 		return f, nil
 	}
-	if len(fs.open) == 0 && !patient() {
-		return nil, fmt.Errorf("%w: the kernel waits less than %d s for leases to be given back", ErrNoLease, leastBreak)
+	if len(fs.open) == 0 {
+		if err := willing(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
+		}
 	}
 	own, err := lease(int(fd))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
 	}
-	f := &File{pool: p, id: id, fd: own, holds: 1, mappings: map[*mapping]struct{}{}}
+	f := &File{pool: p, id: id, fd: own, holds: 1, parts: map[*part]struct{}{}}
+	if err := f.mapAll(st.Size); err != nil {
+		_ = unlease(own)
+		return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
+	}
 	fs.add(f)
 	return f, nil
 }
@@ -114,20 +126,37 @@ func lease(fd int) (int, error) {
 		_, err = unix.FcntlInt(uintptr(own), unix.F_SETOWN, 0)
 	}
 	if err != nil {
-		_ = unix.Close(own)
-		return 0, err
+		return 0, errors.Join(err, unix.Close(own))
 	}
 	return own, nil
 }
 
-// patient tells whether the kernel waits long enough for leases to be given back.
-func patient() bool {
-	b, err := os.ReadFile("/proc/sys/fs/lease-break-time")
-	if err != nil {
-		return false
+// unlease gives the lease back. What own was opened as lives on in the caller's
+// descriptor, so that closing it alone would not do.
+func unlease(own int) error {
+	_, err := unix.FcntlInt(uintptr(own), unix.F_SETLEASE, unix.F_UNLCK)
+	return errors.Join(err, unix.Close(own))
+}
+
+// willing tells whether the system lets a writer wait long enough, and promises
+// memory that it may never have to give: both are so unless an administrator
+// decided otherwise.
+func willing() error {
+	if wait, err := sysctl("fs/lease-break-time"); err != nil || wait != 0 && wait < leastBreak { // 0: for ever
+		return fmt.Errorf("the system waits %d s only for leases to be given back (%w)", wait, err)
 	}
-	seconds, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	return err == nil && (seconds == 0 || seconds >= leastBreak) // 0: for ever
+	if strict, err := sysctl("vm/overcommit_memory"); err != nil || strict == 2 {
+		return fmt.Errorf("the system commits no memory that it may lack (%w)", err)
+	}
+	return nil
+}
+
+func sysctl(name string) (int, error) {
+	b, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
 }
 
 // add registers a file and sees that there is a poller. The lock is held.
@@ -142,7 +171,8 @@ func (fs *files) add(f *File) {
 	f.pool.count(func(s *Stats) { s.Files++ })
 }
 
-// run is the poller: it lives while there are files.
+// run is the poller: it lives while there are files. It ends those that nobody
+// has held for a while, and lets writers into those that they wait for.
 func (fs *files) run(stop <-chan struct{}) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -152,16 +182,47 @@ func (fs *files) run(stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+		fs.forget(func(f *File) bool {
+			was := f.idle
+			f.idle = true
+			return was
+		})
 		for _, f := range fs.waited() {
 			f.yield()
+			f.leave()
 		}
 	}
 }
 
-// wait waits for the poller, which has been told to end.
-func (fs *files) wait() { fs.poll.Wait() }
+// close ends the files that nobody holds, and waits for the poller if there are no others.
+func (fs *files) close() {
+	fs.forget(func(*File) bool { return true })
+	fs.mu.Lock()
+	left := len(fs.open)
+	fs.mu.Unlock()
+	if left == 0 {
+		fs.poll.Wait()
+	}
+}
 
-// waited returns the files that somebody waits to write to. Nothing more is mapped of them.
+// forget ends those files of which old says so, among those that nobody holds.
+func (fs *files) forget(old func(*File) bool) {
+	var ended []*File
+	fs.mu.Lock()
+	for _, f := range fs.open {
+		if f.holds == 0 && old(f) {
+			f.end()
+			ended = append(ended, f)
+		}
+	}
+	fs.mu.Unlock()
+	for _, f := range ended {
+		unmap(f.mem)
+	}
+}
+
+// waited returns the files that somebody waits to write to, each with a hold on
+// it. They will show nothing more.
 func (fs *files) waited() (out []*File) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -170,74 +231,63 @@ func (fs *files) waited() (out []*File) {
 			f.wanted = true
 		}
 		if f.wanted {
+			f.holds++
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// yield makes memory of all that is mapped of f and lets the writer go on. If
-// memory is short the writer goes on waiting, and the next poll tries again.
-func (f *File) yield() {
-	fs := &f.pool.files
-	fs.mu.Lock()
-	var all []*mapping
-	for m := range f.mappings {
-		all = append(all, m)
-	}
-	fs.mu.Unlock()
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, m := range all {
-		group.Go(m.detach)
-	}
-	if group.Wait() != nil {
-		return
-	}
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	f.end()
-}
-
 // Close ends one share of the file. Frames of it stay.
-func (f *File) Close() { f.leave(nil) }
+func (f *File) Close() { f.leave() }
 
-// join admits a mapping, unless somebody waits to write.
-func (f *File) join(m *mapping) bool {
+// join admits a part, unless somebody waits to write.
+func (f *File) join(p *part) bool {
 	f.pool.files.mu.Lock()
 	defer f.pool.files.mu.Unlock()
 	if f.wanted {
 		return false
 	}
-	f.mappings[m] = struct{}{}
+	f.parts[p] = struct{}{}
 	f.holds++
+	f.pool.count(func(s *Stats) { s.Mapped += p.size })
 	return true
 }
 
-// leave ends one hold, that of a mapping if m is not nil. The last one gives the lease back.
-func (f *File) leave(m *mapping) {
+// leave ends one hold. The last one on a file that has been written to unmaps it.
+func (f *File) leave() {
 	f.pool.files.mu.Lock()
-	defer f.pool.files.mu.Unlock()
-	delete(f.mappings, m)
-	if f.holds--; f.holds == 0 {
-		f.end()
+	f.holds--
+	last := f.holds == 0 && f.ended
+	f.pool.files.mu.Unlock()
+	if last {
+		unmap(f.mem)
 	}
 }
 
-// end gives the lease back. The lock is held.
+// end lets writers in. The lock is held.
 func (f *File) end() {
 	if f.ended {
 		return
 	}
 	f.ended, f.wanted = true, true
-	// The descriptor shares what it was opened as with the caller's, so closing it does not end the lease.
-	_, _ = unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_UNLCK)
-	_ = unix.Close(f.fd)
+	_ = unlease(f.fd) // without a lease there is nothing to give back
 	fs := &f.pool.files
 	if delete(fs.open, f.id); len(fs.open) == 0 {
 		close(fs.stop)
 	}
 	f.pool.count(func(s *Stats) { s.Files-- })
+}
+
+// shown are the pages of the file that frames show.
+func (f *File) shown() []extent {
+	f.pool.files.mu.Lock()
+	defer f.pool.files.mu.Unlock()
+	var all []extent
+	for p := range f.parts {
+		all = append(all, p.pages...)
+	}
+	return merged(all)
 }
 
 // count changes the pool's numbers.

@@ -11,12 +11,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"golang.org/x/sync/errgroup"
@@ -24,8 +26,16 @@ import (
 	"github.com/headrace/headrace/storage/budget"
 )
 
-// patience is how long a writer may have to wait: the promise is one second.
-const patience = time.Second
+// patience is how long a writer may have to wait: the promise is one second. A machine that is busy with much else
+// keeps no promises.
+func patience() time.Duration {
+	b, _ := os.ReadFile("/proc/loadavg")
+	var load float64
+	if _, _ = fmt.Sscan(string(b), &load); load > 2*float64(runtime.NumCPU()) {
+		return 10 * time.Second
+	}
+	return time.Second
+}
 
 func init() {
 	parts["map"] = func(path string) error {
@@ -72,7 +82,7 @@ func write(t testing.TB, script, path string) {
 	if err := os.WriteFile(free, make([]byte, 3000000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if took := shell(t, script, path); took > patience && took-shell(t, script, free) > patience {
+	if took := shell(t, script, path); took > patience() && took-shell(t, script, free) > patience() {
 		t.Errorf("%s took %v", script, took)
 	}
 }
@@ -157,7 +167,6 @@ func TestB78_WritersOfMappedFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer all.Release()
 			part, err := int64s(f, r, g, 100_000, 101_000)
 			if err != nil {
 				t.Fatal(err)
@@ -191,6 +200,10 @@ func TestB78_WritersOfMappedFiles(t *testing.T) {
 			if err := reader.Wait(); err != nil {
 				t.Error(err)
 			}
+			all.Release() // which takes nothing from the part
+			if !bytes.Equal(shown(part), content[800_000:808_000]) {
+				t.Error("other bytes after the end of another frame")
+			}
 			late, err := int64s(f, r, g, 0, n)
 			if c.writes != errors.Is(err, ErrNotInPlace) {
 				t.Errorf("a new frame after that: %v", err)
@@ -216,9 +229,6 @@ func TestMapSharesOneLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Close()
-	second.Close()
-	first.holds += 2 // for the cleanups
 	if r.Close(); !bytes.Equal(shown(l), content) {
 		t.Error("the frame does not live on by itself")
 	}
@@ -226,12 +236,13 @@ func TestMapSharesOneLease(t *testing.T) {
 		t.Error("the frame does not live on without its file")
 	}
 	l.Release()
-	if s := p.Stats(); s.Files != 0 || s.Copied != 0 || s.Frames != 0 {
+	until(t, "the end of the lease", func() bool { return p.Stats().Files == 0 })
+	if s := p.Stats(); s.Copied != 0 || s.Frames != 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// A lease that nobody needs any more makes no writer wait.
+// A lease that nobody needs any more goes soon, also if nobody asks for it, and with the pool.
 func TestMapEndsWithItsLastUse(t *testing.T) {
 	_, g, p := world(t, 1<<24)
 	path := filepath.Join(t.TempDir(), "file")
@@ -241,7 +252,8 @@ func TestMapEndsWithItsLastUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	for range 3 {
+	use := func() *File {
+		t.Helper()
 		f, err := p.Map(r.Fd())
 		if err != nil {
 			t.Fatal(err)
@@ -252,14 +264,76 @@ func TestMapEndsWithItsLastUse(t *testing.T) {
 		}
 		f.Close()
 		l.Release()
-		if s := p.Stats(); s.Files != 0 {
-			t.Fatalf("%+v", s)
-		}
+		return f
+	}
+	writable := func() {
+		t.Helper()
 		w, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			t.Fatalf("there still is a lease: %v", err)
 		}
 		w.Close()
+	}
+	if use() != use() {
+		t.Error("the second use did not find the first one's lease")
+	}
+	until(t, "the end of an idle lease", func() bool { return p.Stats().Files == 0 })
+	writable()
+	use()
+	if err := p.Close(); err != nil || p.Stats().Files != 0 {
+		t.Errorf("%v, %+v", err, p.Stats())
+	}
+	writable()
+}
+
+func TestWithout(t *testing.T) {
+	for _, c := range []struct{ a, b, want []extent }{
+		{[]extent{{0, 4}, {8, 12}}, nil, []extent{{0, 4}, {8, 12}}},
+		{[]extent{{0, 4}, {8, 12}}, []extent{{4, 8}, {12, 99}}, []extent{{0, 4}, {8, 12}}},
+		{[]extent{{0, 4}, {8, 12}}, []extent{{0, 12}}, nil},
+		{[]extent{{0, 12}}, []extent{{2, 3}, {5, 7}}, []extent{{0, 2}, {3, 5}, {7, 12}}},
+		{[]extent{{2, 12}}, []extent{{0, 3}, {11, 20}}, []extent{{3, 11}}},
+	} {
+		if got := without(c.a, c.b); !slices.Equal(got, c.want) {
+			t.Errorf("%v without %v: %v, want %v", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// Frames may show the same pages: what has become memory goes with the last of them.
+func TestCopiesGoWithTheirLastFrame(t *testing.T) {
+	_, g, p := world(t, 1<<26)
+	path := filepath.Join(t.TempDir(), "file")
+	const n, half = 1 << 20, 1 << 19
+	content := noise(t, path, n)
+	f, r := mapPath(t, p, path)
+	var leases [3]*Lease
+	for i, rows := range [3][2]int64{{0, half}, {half / 2, n}, {n - 1, n}} {
+		var err error
+		if leases[i], err = int64s(f, r, g, rows[0], rows[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, `: > "$F"`, path)
+	resident := func() (pages int) {
+		t.Helper()
+		state := make([]byte, len(f.mem)/os.Getpagesize())
+		if _, _, errno := syscall.Syscall(syscall.SYS_MINCORE, uintptr(unsafe.Pointer(&f.mem[0])), uintptr(len(f.mem)), uintptr(unsafe.Pointer(&state[0]))); errno != 0 {
+			t.Fatal(errno)
+		}
+		for _, s := range state {
+			pages += int(s & 1)
+		}
+		return pages
+	}
+	for i, pages := range []int{2048, 1536, 1} {
+		if got := resident(); got != pages {
+			t.Errorf("%d pages with %d frames, want %d", got, 3-i, pages)
+		}
+		if l := leases[2]; !bytes.Equal(shown(l), content[8*(n-1):]) {
+			t.Error("other bytes than at first")
+		}
+		leases[i].Release()
 	}
 }
 
@@ -290,7 +364,7 @@ func TestMapManyFiles(t *testing.T) {
 	if err := writers.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > patience {
+	if took := time.Since(began); took > patience() {
 		t.Errorf("500 writers took %v", took)
 	}
 	until(t, "the end of all mappings", func() bool { return p.Stats().Files == 0 })

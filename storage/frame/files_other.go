@@ -12,7 +12,7 @@ import (
 // files would be the mapped files of a pool.
 type files struct{}
 
-func (*files) wait() {}
+func (*files) close() {}
 
 // File is a file that may be mapped. There are none here.
 type File struct{ pool *Pool }
@@ -26,13 +26,13 @@ func (p *Pool) Map(uintptr) (*File, error) {
 // Close does nothing.
 func (f *File) Close() {}
 
-// mapping would be a mapped part of a file.
-type mapping struct {
+// part would be what a frame shows of a mapped file.
+type part struct {
 	size int64
 }
 
-func (f *File) open(*budget.Grant, *shape) (*mapping, error) { return nil, ErrNotInPlace }
+func (f *File) open(*budget.Grant, *shape) (*part, error) { return nil, ErrNotInPlace }
 
-func (m *mapping) bytes(int64, int64) []byte { return nil }
+func (p *part) bytes(int64, int64) []byte { return nil }
 
-func (m *mapping) free() {}
+func (p *part) free() {}

@@ -55,20 +55,20 @@ func (f *File) frame(g *budget.Grant, s *arrow.Schema, piece Piece, pays func(*s
 	if shape.need == 0 || shape.size > MaxFrame || !pays(shape) {
 		return nil, ErrNotInPlace
 	}
-	m, err := f.open(g, shape)
+	p, err := f.open(g, shape)
 	if err != nil {
 		return nil, err
 	}
 	var batch arrow.RecordBatch
 	defer func() {
 		if batch == nil { // after a panic of the library too
-			m.free()
+			p.free()
 		}
 	}()
-	if batch, err = m.batch(s, nodes, rows); err != nil {
+	if batch, err = p.batch(s, nodes, rows); err != nil {
 		return nil, err
 	}
-	return f.pool.publish(&frame{pool: f.pool, batch: batch, mapped: m}), nil
+	return f.pool.publish(&frame{pool: f.pool, batch: batch, mapped: p}), nil
 }
 
 // inPlace tells whether c is of a type whose rows lie in order, in buffers that begin where numbers may.
@@ -182,14 +182,14 @@ func (c *cover) bytes(n *node, i int, from, to int64) {
 }
 
 // batch makes the arrays of the nodes over the mapped bytes.
-func (m *mapping) batch(s *arrow.Schema, nodes []*node, rows int64) (arrow.RecordBatch, error) {
+func (p *part) batch(s *arrow.Schema, nodes []*node, rows int64) (arrow.RecordBatch, error) {
 	columns := make([]arrow.Array, 0, len(nodes))
 	for _, n := range nodes {
 		first := int64(0)
 		if len(n.spans) > 0 {
 			first = n.spans[0].from
 		}
-		data, err := m.array(n, first)
+		data, err := p.array(n, first)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +202,7 @@ func (m *mapping) batch(s *arrow.Schema, nodes []*node, rows int64) (arrow.Recor
 // all rows before those that are needed, since their parents count from there.
 // How many nulls a child has is known only of the needed ones, of which there
 // is one at least where there is a bitmap; nobody looks at more.
-func (m *mapping) array(n *node, first int64) (arrow.ArrayData, error) {
+func (p *part) array(n *node, first int64) (arrow.ArrayData, error) {
 	if len(n.spans) == 0 {
 		return array.MakeArrayOfNull(memory.DefaultAllocator, n.typ, 0).Data(), nil
 	}
@@ -210,17 +210,17 @@ func (m *mapping) array(n *node, first int64) (arrow.ArrayData, error) {
 	end, rows := s.at()+s.n, s.from+s.n-first
 	buffers := []*memory.Buffer{nil}
 	if n.lay.validity() && n.nulls > 0 {
-		buffers[0] = m.buffer(s.c.buffer(0), bitmapBytes(end))
+		buffers[0] = p.buffer(s.c.buffer(0), bitmapBytes(end))
 	}
 	switch n.lay.kind {
 	case bit:
-		buffers = append(buffers, m.buffer(s.c.buffer(1), bitmapBytes(end)))
+		buffers = append(buffers, p.buffer(s.c.buffer(1), bitmapBytes(end)))
 	case fixed:
-		buffers = append(buffers, m.buffer(s.c.buffer(1), end*n.lay.width))
+		buffers = append(buffers, p.buffer(s.c.buffer(1), end*n.lay.width))
 	case binary:
-		buffers = append(buffers, m.buffer(s.c.buffer(1), (end+1)*n.lay.width), m.buffer(s.c.buffer(2), n.extents[0].to))
+		buffers = append(buffers, p.buffer(s.c.buffer(1), (end+1)*n.lay.width), p.buffer(s.c.buffer(2), n.extents[0].to))
 	case list:
-		buffers = append(buffers, m.buffer(s.c.buffer(1), (end+1)*n.lay.width))
+		buffers = append(buffers, p.buffer(s.c.buffer(1), (end+1)*n.lay.width))
 	}
 	own := bytesOf(buffers)
 	if len(n.extents) > 0 {
@@ -232,7 +232,7 @@ func (m *mapping) array(n *node, first int64) (arrow.ArrayData, error) {
 	if err := n.checkRows(own, func(row int64) bool { return isNull(buffers[0], s.at()+row) }); err != nil {
 		return nil, err
 	}
-	children, err := m.children(n, own)
+	children, err := p.children(n, own)
 	if err != nil {
 		return nil, err
 	}
@@ -243,9 +243,9 @@ func (m *mapping) array(n *node, first int64) (arrow.ArrayData, error) {
 	return array.NewData(n.typ, int(rows), buffers, children, int(nulls), int(s.c.Offset+first)), nil
 }
 
-func (m *mapping) children(n *node, own [][]byte) (out []arrow.ArrayData, err error) {
+func (p *part) children(n *node, own [][]byte) (out []arrow.ArrayData, err error) {
 	for i, c := range n.children {
-		child, err := m.array(c, 0)
+		child, err := p.array(c, 0)
 		if err != nil {
 			var from int64
 			if len(n.extents) > 0 {
@@ -258,11 +258,11 @@ func (m *mapping) children(n *node, own [][]byte) (out []arrow.ArrayData, err er
 	return out, nil
 }
 
-func (m *mapping) buffer(b Buffer, n int64) *memory.Buffer {
+func (p *part) buffer(b Buffer, n int64) *memory.Buffer {
 	if n == 0 {
 		return memory.NewBufferBytes(nil)
 	}
-	return memory.NewBufferBytes(m.bytes(b.Off, b.Off+n))
+	return memory.NewBufferBytes(p.bytes(b.Off, b.Off+n))
 }
 
 // ordered checks the offsets of the node's rows as the copier does.

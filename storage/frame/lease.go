@@ -11,8 +11,8 @@ import (
 type frame struct {
 	pool   *Pool
 	batch  arrow.RecordBatch
-	region *Region  // nil: mapped
-	mapped *mapping // nil: in a region
+	region *Region // nil: mapped
+	mapped *part   // nil: in a region
 	leases atomic.Int64
 }
 

@@ -5,150 +5,198 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
+	"runtime"
 	"unsafe"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/headrace/headrace/storage/budget"
 )
 
-// mapping is a part of a file at an address of its own, for one frame. It is
-// one mapping however scattered the frame's rows are; only their pages are
-// brought into memory, counted and, when it comes to that, copied.
-type mapping struct {
+// part is what a frame shows of a mapped file.
+type part struct {
 	file  *File
 	grant *budget.Grant
-	pages []extent
-	size  int64 // bytes of pages
-	base  int64 // where in the file it begins
-
-	mu     sync.Mutex
-	mem    []byte // nil: not mapped
-	copied bool   // it is memory of our own by now
+	pages []extent // in order
+	size  int64    // bytes of the pages
 }
 
-// open maps what a frame needs, and brings its pages into memory so that a bad
-// disk shows here and not where nobody can handle it.
-func (f *File) open(g *budget.Grant, s *shape) (*mapping, error) {
-	whole := s.reach.paged()
-	m := &mapping{file: f, grant: g, pages: s.pages, size: s.size, base: whole.from}
-	if err := g.Charge(budget.Mapped, m.size); err != nil {
+// mapAll maps the size bytes of the file, not one of which is read yet. A large
+// file as a whole is mapped by large pages, where its pages are large: that
+// makes bringing a block in ten times cheaper than with a mapping for each.
+func (f *File) mapAll(size int64) error {
+	if size == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	n := extent{to: size}.paged().to
+	at, err := unix.MmapPtr(f.fd, 0, nil, uintptr(n), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	f.mem = unsafe.Slice((*byte)(at), n)
+	// Advice: read large pieces ahead, and do not keep what was read in the place of what others need.
+	_ = unix.Madvise(f.mem, unix.MADV_SEQUENTIAL)
+	return nil
+}
+
+func unmap(mem []byte) {
+	if err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem))); err != nil {
+		panic("frame: unmap: " + err.Error())
+	}
+}
+
+// open takes what a frame needs of the file, and brings its pages into memory,
+// so that a bad disk shows here and not where nobody can handle it.
+func (f *File) open(g *budget.Grant, s *shape) (*part, error) {
+	if s.reach.to > int64(len(f.mem)) {
+		return nil, fmt.Errorf("%w: the file ends before", ErrNotInPlace)
+	}
+	p := &part{file: f, grant: g, pages: s.pages, size: s.size}
+	if err := g.Charge(budget.Mapped, p.size); err != nil {
 		return nil, err
 	}
-	if !f.join(m) {
-		g.Credit(budget.Mapped, m.size)
+	if !f.join(p) {
+		g.Credit(budget.Mapped, p.size)
 		return nil, fmt.Errorf("%w: somebody waits to write to the file", ErrNotInPlace)
 	}
-	f.pool.count(func(s *Stats) { s.Mapped += m.size })
-	err := m.mapFile(int(whole.len()))
-	if err == nil {
-		err = m.populate()
-	}
-	if err != nil {
-		m.free()
-		return nil, fmt.Errorf("%w: %w", ErrNotInPlace, err)
-	}
-	return m, nil
-}
-
-func (m *mapping) mapFile(n int) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, err := unix.MmapPtr(m.file.fd, m.base, nil, uintptr(n), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return err
-	}
-	m.mem = unsafe.Slice((*byte)(at), n)
-	return nil
-}
-
-// populate reads the pages in. An old kernel cannot, and bytes that are not
-// there, or not to be read, are an error.
-func (m *mapping) populate() error {
-	for _, e := range m.pages {
-		mem := m.bytes(e.from, e.to)
-		if err := unix.Madvise(mem, unix.MADV_POPULATE_READ); err != nil {
-			return err
+	for _, e := range p.pages {
+		// An old kernel cannot, and bytes that are not there, or not to be read, are an error.
+		if err := unix.Madvise(f.mem[e.from:e.to], unix.MADV_POPULATE_READ); err != nil {
+			p.free()
+			return nil, fmt.Errorf("%w: %w", ErrNotInPlace, err)
 		}
 	}
-	return nil
+	return p, nil
 }
 
-// bytes returns the mapped bytes [from, to) of the file. Only the holder may call it.
-func (m *mapping) bytes(from, to int64) []byte {
-	from, to = from-m.base, to-m.base
-	return m.mem[from:to:to]
-}
+// bytes returns the bytes [from, to) of the file.
+func (p *part) bytes(from, to int64) []byte { return p.file.mem[from:to:to] }
 
-// detach puts memory with the same bytes in the place of the file. Whoever
-// reads them meanwhile waits for the kernel, or notices nothing.
-func (m *mapping) detach() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mem == nil || m.copied {
-		return nil
-	}
-	n := uintptr(len(m.mem))
-	// Pages that nobody writes to take no memory: what the frame does not show stays empty.
-	at, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
-	if err != nil {
-		return err
-	}
-	if err = m.read(unsafe.Slice((*byte)(at), n)); err == nil {
-		_, err = unix.MremapPtr(at, n, unsafe.Pointer(unsafe.SliceData(m.mem)), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
-	}
-	if err != nil {
-		return errors.Join(err, unix.MunmapPtr(at, n))
-	}
-	m.copied = true
-	m.grant.Move(budget.Mapped, budget.Copies, m.size)
-	m.file.pool.count(func(s *Stats) { s.Mapped, s.Copied = s.Mapped-m.size, s.Copied+m.size })
-	return nil
-}
-
-// read fills the pages in dst, as far as the file goes: what lies behind its end is zero in a mapping too.
-func (m *mapping) read(dst []byte) error {
-	for _, e := range m.pages {
-		for at := e.from; at < e.to; {
-			n, err := unix.Pread(m.file.fd, dst[at-m.base:e.to-m.base], at)
-			switch {
-			case errors.Is(err, unix.EINTR):
-			case err != nil:
-				return err
-			case n > 0:
-				at += int64(n)
-			case e.to-at < int64(os.Getpagesize()):
-				at = e.to
-			default:
-				return io.ErrUnexpectedEOF
-			}
-		}
-	}
-	return nil
-}
-
-// free unmaps. The last lease of the frame calls it.
-func (m *mapping) free() {
-	m.mu.Lock()
-	if m.mem != nil {
-		if err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(m.mem)), uintptr(len(m.mem))); err != nil {
-			panic("frame: unmap: " + err.Error())
-		}
-	}
-	m.mem = nil
+// free gives the pages back. The last lease of the frame calls it.
+func (p *part) free() {
+	f := p.file
+	f.mu.Lock()
+	f.pool.files.mu.Lock()
+	delete(f.parts, p)
+	f.pool.files.mu.Unlock()
 	kind := budget.Mapped
-	if m.copied {
-		kind = budget.Copies
+	gone := p.pages // other frames that show them have the kernel bring them back
+	if f.copied {
+		kind, gone = budget.Copies, without(p.pages, f.shown())
 	}
-	m.mu.Unlock()
-	m.grant.Credit(kind, m.size)
-	m.file.pool.count(func(s *Stats) {
+	f.drop(gone)
+	f.mu.Unlock()
+	p.grant.Credit(kind, p.size)
+	f.pool.count(func(s *Stats) {
 		if kind == budget.Copies {
-			s.Copied -= m.size
+			s.Copied -= p.size
 		} else {
-			s.Mapped -= m.size
+			s.Mapped -= p.size
 		}
 	})
-	m.file.leave(m)
+	f.leave()
+}
+
+// drop takes pages out of the process: those of the file stay in the system's
+// cache, copies are gone. It fails for addresses that are not mapped only.
+func (f *File) drop(pages []extent) {
+	for _, e := range pages {
+		if err := unix.Madvise(f.mem[e.from:e.to], unix.MADV_DONTNEED); err != nil {
+			panic("frame: drop pages: " + err.Error())
+		}
+	}
+}
+
+// without returns what of a is not in b. Both are in order.
+func without(a, b []extent) (out []extent) {
+	for _, e := range a {
+		for _, o := range b {
+			if o.to <= e.from || o.from >= e.to {
+				continue
+			}
+			if e.from < o.from {
+				out = append(out, extent{e.from, o.from})
+			}
+			e.from = o.to
+		}
+		if e.from < e.to {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// yield puts memory with the same bytes in the place of what frames show of the
+// file, and nothing in the place of the rest, and lets the writer go on. Who
+// reads meanwhile waits for the kernel, or notices nothing. If there is no
+// memory the writer goes on waiting, and the next poll tries again.
+func (f *File) yield() {
+	n := uintptr(len(f.mem))
+	// Pages that nobody writes to take no memory.
+	at, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return
+	}
+	copies := unsafe.Slice((*byte)(at), n)
+	pages := f.shown()
+	if f.read(copies, pages) != nil || f.replace(copies, pages) != nil {
+		unmap(copies)
+		return
+	}
+	f.pool.files.mu.Lock()
+	defer f.pool.files.mu.Unlock()
+	f.end()
+}
+
+// read fills the pages in dst.
+func (f *File) read(dst []byte, pages []extent) error {
+	const step = 8 << 20
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, e := range pages {
+		for at := e.from; at < e.to; at += step {
+			group.Go(func() error { return f.readAt(dst[at:min(at+step, e.to)], at) })
+		}
+	}
+	return group.Wait()
+}
+
+// readAt fills dst as far as the file goes: what lies behind its end in the last page is zero in a mapping too.
+func (f *File) readAt(dst []byte, at int64) error {
+	for len(dst) > 0 {
+		n, err := unix.Pread(f.fd, dst, at)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n > 0:
+			dst, at = dst[n:], at+int64(n)
+		case len(dst) < os.Getpagesize():
+			return nil
+		default:
+			return io.ErrUnexpectedEOF
+		}
+	}
+	return nil
+}
+
+// replace moves the copies of pages to where the file is mapped, all at once.
+func (f *File) replace(copies []byte, pages []extent) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := uintptr(len(f.mem))
+	to, from := unsafe.Pointer(unsafe.SliceData(f.mem)), unsafe.Pointer(unsafe.SliceData(copies))
+	if _, err := unix.MremapPtr(from, n, to, n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		return err
+	}
+	f.copied = true
+	f.drop(without(pages, f.shown())) // frames that ended meanwhile
+	f.pool.files.mu.Lock()
+	defer f.pool.files.mu.Unlock()
+	for p := range f.parts {
+		p.grant.Move(budget.Mapped, budget.Copies, p.size)
+		f.pool.count(func(s *Stats) { s.Mapped, s.Copied = s.Mapped-p.size, s.Copied+p.size })
+	}
+	return nil
 }

@@ -208,9 +208,10 @@ func (p *Pool) Stats() Stats {
 	return p.stats
 }
 
-// Close unmaps idle memory. If any is live the error, wrapping ErrLive, says
+// Close unmaps idle memory and files. If any is live the error, wrapping ErrLive, says
 // how much (built with the tag leases: who took the leases); it stays usable.
 func (p *Pool) Close() error {
+	p.files.close()
 	p.mu.Lock()
 	var idle [][]byte
 	for _, s := range p.shelves {
@@ -223,9 +224,6 @@ func (p *Pool) Close() error {
 	p.mu.Unlock()
 	for _, m := range idle {
 		unmapMemory(m)
-	}
-	if s.Files == 0 {
-		p.files.wait()
 	}
 	if s.Regions == 0 && s.Frames == 0 && s.Leases == 0 && s.Files == 0 {
 		return nil
