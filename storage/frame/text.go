@@ -75,7 +75,7 @@ func (n *node) lift(err error, child int, from int64, own [][]byte) error {
 // checkText checks the rows' values in data, between offsets that have been
 // checked. null is asked about rows that look wrong only.
 func (n *node) checkText(offsets, data []byte, null func(row int64) bool) error {
-	row := int64(-1)
+	var row int64
 	if n.lay.width == 8 {
 		row = badText(offsetsOf[int64](offsets, n.rows+1), data, null)
 	} else {
