@@ -2,14 +2,15 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/gateway/feed"
+	"github.com/headrace/headrace/schema"
 )
 
-// admit reserves a stream's whole need at once, waiting in line at most the admission timeout.
-func (s *sender) admit(ctx context.Context, need int64) (grant *budget.Grant, err error) {
+// admit opens the feed, which reserves a stream's whole need at once, and waits in line for it at most the admission
+// timeout.
+func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 	ctx, end := s.Events.Span(ctx, "admission")
 	defer func() { end(err) }()
 	wait := ctx
@@ -18,14 +19,13 @@ func (s *sender) admit(ctx context.Context, need int64) (grant *budget.Grant, er
 		wait, cancel = context.WithTimeout(ctx, s.AdmissionTimeout)
 		defer cancel()
 	}
-	if grant, err = s.Ledger.Admit(wait, need); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if errors.Is(err, budget.ErrTooLarge) {
-			err = fmt.Errorf("shard %q: %w", s.Store.Heaviest(s.snapshot, s.projection, s.blocks), err)
-		}
+	batches, err = s.feed.Open(wait, feed.Walk{
+		Name: s.hash + schema.Fingerprint(s.projection.Schema), Plan: s.planned.plan, Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection,
+		Order: s.order, Schedule: s.schedule, Stream: s.stream(s.rank), First: s.first,
+		Join: s.batch > 0, RowID: s.request.RowID,
+	})
+	if err != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 	}
-	return grant, nil
+	return batches, err
 }

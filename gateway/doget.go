@@ -36,9 +36,12 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 	if err != nil {
 		return err
 	}
+	if p.rank < 0 {
+		return fmt.Errorf("%w: rank: name the one to stream, or take an endpoint's ticket", wire.ErrRequest)
+	}
 	who := principal(ctx)
 	sent, end := s.Events.Stream(ctx, read("DoGet", who, req, p))
-	err = s.run(ctx, &sender{Server: s, stream: stream, planned: p, sent: sent}, &running{flight: req.Flight, tenant: who.Tenant})
+	err = s.run(ctx, &sender{Server: s, out: stream, planned: p, sent: sent}, &running{flight: req.Flight, tenant: who.Tenant})
 	end(err)
 	return err
 }
@@ -88,7 +91,7 @@ func cause(ctx context.Context, err error) error {
 // sender is one DoGet on its way.
 type sender struct {
 	*Server
-	stream flight.FlightService_DoGetServer
+	out flight.FlightService_DoGetServer
 	*planned
 	sent    func(Sent)
 	encoder *codec.Encoder
@@ -99,21 +102,12 @@ func (s *sender) send(ctx context.Context) error {
 	if err := s.sendMessage(codec.SchemaMessage(schema.Message(s.schema), nil)); err != nil {
 		return err
 	}
-	if s.count() == 0 {
-		return nil
-	}
-	need := s.Store.Need(s.snapshot, s.projection, s.blocks)
-	grant, err := s.admit(ctx, need)
+	batches, err := s.admit(ctx)
 	if err != nil {
 		return err
 	}
-	defer grant.Close()
-	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, grant)
-	batches := feed.Open(ctx, s.Store, s.Pool, grant, feed.Walk{
-		Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection, Steps: s.steps,
-		Join: s.request.BatchSize > 0, First: s.first, RowID: s.request.RowID,
-	})
 	defer batches.Close()
+	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, batches.Grant())
 	first, end := s.Events.Span(ctx, "first batch")
 	for {
 		b, err := batches.Next(first)
@@ -161,7 +155,7 @@ func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 		}
 		began := time.Now()
 		sent.Bytes += int64(p.body.Size())
-		message := p.body.Message(s.stream.Context(), s.batchMeta(b, parts, i).Marshal(), p.piece.Lease.Share())
+		message := p.body.Message(s.out.Context(), s.batchMeta(b, parts, i).Marshal(), p.piece.Lease.Share())
 		if err := s.sendMessage(message); err != nil {
 			return err
 		}
@@ -173,7 +167,7 @@ func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 
 func (s *sender) sendMessage(m *codec.Message) error {
 	defer m.Release()
-	return s.stream.SendMsg(m)
+	return s.out.SendMsg(m)
 }
 
 // batchMeta is the metadata of part i.
@@ -188,7 +182,7 @@ func (s *sender) batchMeta(b *feed.Batch, parts []part, i int) wire.BatchMeta {
 	}
 	m.Cursor = wire.Cursor{Plan: s.hash[:32], Epoch: b.After.Epoch, Rows: b.After.Rows}.String()
 	if r := b.Receipt; r != nil {
-		m.Receipt = &wire.Receipt{Rows: r.Rows, Steps: r.Steps, Dropped: r.Dropped, Sum: r.Sum.String()}
+		m.Receipt = &wire.Receipt{Rows: r.Rows, Steps: r.Steps, Padded: r.Padded, Dropped: r.Dropped, Sum: r.Sum.String()}
 	}
 	return m
 }

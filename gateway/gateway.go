@@ -19,6 +19,7 @@ import (
 
 	"github.com/headrace/headrace/auth"
 	"github.com/headrace/headrace/gateway/codec"
+	"github.com/headrace/headrace/gateway/feed"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
@@ -43,6 +44,7 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	conns   *codec.Conns
+	feed    *feed.Feed
 	flights flights
 	// senders are the goroutines that send batches: a handler may end before its sender has noticed.
 	senders  sync.WaitGroup
@@ -62,7 +64,7 @@ const maxHeader = 32 << 10
 
 // New makes a server. The extra options are the caller's: credentials and telemetry.
 func New(o Options, extra ...grpc.ServerOption) *Server {
-	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer()}
+	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger)}
 	s.Events = s.Events.withDefaults()
 	s.running, s.cut = context.WithCancelCause(context.Background())
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{

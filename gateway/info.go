@@ -11,6 +11,7 @@ import (
 
 	"github.com/headrace/headrace/auth"
 	"github.com/headrace/headrace/gateway/wire"
+	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/snapshot"
@@ -37,15 +38,15 @@ func (s *Server) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) 
 		return nil, err
 	}
 	req.Snapshot, req.Flight = p.snapshot.ID, randomHex(16)
-	endpoints := p.single()
-	if whole {
-		endpoints = p.byShard()
+	endpoints, err := p.endpoints(whole)
+	if err != nil {
+		return nil, err
 	}
 	info := &flight.FlightInfo{
 		Schema:           schema.Encapsulated(schema.Message(p.schema)),
 		FlightDescriptor: d,
 		Endpoint:         endpoints,
-		TotalRecords:     p.rows(),
+		TotalRecords:     p.totals().Rows,
 		TotalBytes:       storedBytes(p.snapshot, p.shards),
 		Ordered:          true,
 		AppMetadata:      p.meta().Marshal(),
@@ -88,16 +89,45 @@ func parseDescriptor(d *flight.FlightDescriptor) (req *wire.Request, whole bool,
 
 // meta is the plan's word for the client.
 func (p *planned) meta() wire.InfoMeta {
-	return wire.InfoMeta{
-		Plan: p.hash, Snapshot: p.snapshot.ID, Rows: p.rows(), Steps: p.count(), Dropped: p.steps.Dropped(),
-		Schema: schema.Fingerprint(p.schema), Flight: p.request.Flight,
+	t := p.totals()
+	m := wire.InfoMeta{
+		Plan: p.hash, Snapshot: p.snapshot.ID, Rows: t.Rows, Steps: t.Steps, Dropped: t.Dropped, Padded: t.Padded,
+		WindowBlocks: p.plan.WindowBlocks, Schema: schema.Fingerprint(p.schema), Flight: p.request.Flight,
 	}
+	if p.plan.Shuffle != sampler.ShuffleNone {
+		effect := p.order.DesignEffect(p.batch)
+		m.DesignEffect = &effect
+	}
+	return m
 }
 
-// single is the one endpoint of a request for one rank.
-func (p *planned) single() []*flight.FlightEndpoint {
-	rank := int64(0)
-	return []*flight.FlightEndpoint{endpoint(p.request, wire.EndpointMeta{Rank: &rank, Rows: p.rows(), Steps: p.count()})}
+// maxRanks is how many ranks an answer has endpoints for.
+const maxRanks = 4096
+
+// endpoints are one for each shard, each rank, or the one rank asked for.
+func (p *planned) endpoints(whole bool) ([]*flight.FlightEndpoint, error) {
+	switch {
+	case whole:
+		return p.byShard(), nil
+	case p.rank >= 0:
+		return []*flight.FlightEndpoint{p.ofRank(p.rank)}, nil
+	case p.ranks > maxRanks:
+		return nil, fmt.Errorf("%w: rank: name one: an answer has endpoints for %d ranks at most, world_size is %d", wire.ErrRequest, maxRanks, p.ranks)
+	}
+	endpoints := make([]*flight.FlightEndpoint, p.ranks)
+	for rank := range p.ranks {
+		endpoints[rank] = p.ofRank(rank)
+	}
+	return endpoints, nil
+}
+
+// ofRank is the endpoint of one rank.
+func (p *planned) ofRank(rank int64) *flight.FlightEndpoint {
+	req, t := *p.request, p.schedule.Share(p.stream(rank), p.first)
+	if p.ranks > 1 {
+		req.Rank = &rank
+	}
+	return endpoint(&req, wire.EndpointMeta{Rank: &rank, Rows: t.Rows, Steps: t.Steps})
 }
 
 // byShard is an endpoint for each shard, or for each of maxEndpoints runs of shards.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/headrace/headrace/auth"
 	"github.com/headrace/headrace/gateway/feed"
 	"github.com/headrace/headrace/gateway/wire"
-	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/snapshot"
@@ -23,26 +21,10 @@ import (
 type planned struct {
 	request    *wire.Request
 	snapshot   *snapshot.Snapshot
-	shards     []int // selected, ascending
-	blocks     *snapshot.Blocks
 	projection *schema.Projection
 	schema     *arrow.Schema // as the client sees it
-	steps      sampler.Steps
-	first      int64  // first step to deliver
-	hash       string // of the plan, 64 hex digits
+	ordered
 }
-
-// rows that the plan delivers from its first step on.
-func (p *planned) rows() int64 {
-	if p.first >= p.steps.Count() {
-		return 0
-	}
-	from, _ := p.steps.Step(p.first)
-	return p.steps.Rows() - from
-}
-
-// count of the steps it delivers.
-func (p *planned) count() int64 { return p.steps.Count() - p.first }
 
 // plan checks a request against the caller's rights and the data, and finds out what it means. Rights come first, and
 // what may not be read looks like what does not exist.
@@ -78,7 +60,7 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 	if err := p.expect(req.ExpectSchema); err != nil {
 		return nil, err
 	}
-	if err := p.order(); err != nil {
+	if p.ordered, err = s.arrange(snap, req); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -91,7 +73,7 @@ func read(method string, who *auth.Principal, req *wire.Request, p *planned) Rea
 		r.Columns = append(r.Columns, strings.Join(path, "."))
 	}
 	if p != nil && p.hash != "" {
-		r.Snapshot, r.Plan, r.Rows = p.snapshot.ID, p.hash, p.rows()
+		r.Snapshot, r.Plan, r.Rows = p.snapshot.ID, p.hash, p.totals().Rows
 	}
 	return r
 }
@@ -136,48 +118,6 @@ func (p *planned) expect(fingerprint string) error {
 	}
 	if have := schema.Fingerprint(p.schema); have != fingerprint {
 		return fmt.Errorf("%w: expect_schema is %s, dataset %q has %s for these columns", schema.ErrMismatch, fingerprint, p.request.Dataset, have)
-	}
-	return nil
-}
-
-// order finds the shards, their blocks and steps, and the place to begin.
-func (p *planned) order() (err error) {
-	if p.shards, err = selectShards(p.snapshot, p.request.Shards); err != nil {
-		return err
-	}
-	if err := p.snapshot.Corrupt(p.shards); err != nil {
-		return err
-	}
-	p.blocks = p.snapshot.Blocks(p.shards)
-	if batch := p.request.BatchSize; batch > 0 {
-		p.steps, err = sampler.Batches(p.blocks.Rows(), batch, sampler.Keep)
-	} else {
-		p.steps = sampler.Blocks(p.blocks.Rows(), p.blocks.Len(), p.blocks.Start)
-	}
-	if err != nil {
-		return err
-	}
-	hash := sampler.Plan{Snapshot: p.snapshot.ID, Shards: p.shards}.Hash()
-	p.hash = hex.EncodeToString(hash[:])
-	return p.resume(p.request.After)
-}
-
-// resume finds the first step after a cursor.
-func (p *planned) resume(after *wire.Cursor) (err error) {
-	switch {
-	case after == nil:
-		return nil
-	case after.Plan != p.hash[:len(after.Plan)]:
-		return fmt.Errorf("%w: after names plan %s, this request is plan %s: send the request (and snapshot) that the cursor came from",
-			errPlan, after.Plan, p.hash[:len(after.Plan)])
-	case after.Epoch == 1 && after.Rows == 0: // the end of the one epoch
-		p.first = p.steps.Count()
-		return nil
-	case after.Epoch != 0:
-		return fmt.Errorf("%w: after: epoch %d is not among the requested ones", wire.ErrRequest, after.Epoch)
-	}
-	if p.first, err = p.steps.Find(after.Rows); err != nil {
-		return fmt.Errorf("after: %w", err)
 	}
 	return nil
 }

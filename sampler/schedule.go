@@ -178,6 +178,12 @@ func (s *Schedule) border(from, row int64) bool {
 	}
 }
 
+// Batch returns the rows that all ranks take in a step; 0 when a step is a block.
+func (s *Schedule) Batch() int64 { return s.cut.Batch }
+
+// End returns the epoch after the last one, or [Endless].
+func (s *Schedule) End() int64 { return s.cut.End }
+
 // Range returns the positions of an epoch that the steps hold, repeated ones left out. What follows is dropped.
 func (s *Schedule) Range(epoch int64) (from, to int64) {
 	if epoch == s.cut.Start.Epoch {

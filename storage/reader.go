@@ -56,7 +56,8 @@ type Reader struct {
 	store *Store
 	snap  *snapshot.Snapshot
 	p     *schema.Projection
-	grant *budget.Grant
+	grant *budget.Grant // pays for decoders
+	pays  *budget.Grant // for frames
 
 	shard, segment int
 	row            int64 // of the segment, where scan stands
@@ -68,8 +69,12 @@ type Reader struct {
 // Open returns a reader of snap, one of the store's own, that decodes the
 // columns of p. Memory is charged to g. Close must be called.
 func (s *Store) Open(snap *snapshot.Snapshot, p *schema.Projection, g *budget.Grant) *Reader {
-	return &Reader{store: s, snap: snap, p: p, grant: g}
+	return &Reader{store: s, snap: snap, p: p, grant: g, pays: g}
 }
+
+// ChargeTo makes another grant pay for the frames of the blocks that follow;
+// what the decoders use stays with the first one.
+func (r *Reader) ChargeTo(g *budget.Grant) { r.pays = g }
 
 // Block returns the rows [From, To) of b's segment, in order, as frames of at
 // most frame.MaxFrame bytes; the caller releases their leases. Errors name the
@@ -140,6 +145,7 @@ func (r *Reader) decode(ctx context.Context, b snapshot.Block) (leases []*frame.
 			return nil, err
 		}
 	}
+	r.scan.ChargeTo(r.pays)
 	if leases, err = r.scan.Next(ctx, b.To-b.From); err != nil {
 		return nil, err
 	}

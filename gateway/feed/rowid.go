@@ -21,8 +21,8 @@ func WithRowID(s *arrow.Schema) *arrow.Schema {
 func withRowID(s *arrow.Schema, p Piece) arrow.RecordBatch {
 	rows := p.Record.NumRows()
 	ids := make([]int64, 0, rows)
-	for _, r := range p.runs {
-		for i := range r.rows {
+	for _, r := range p.rows {
+		for i := range r.n {
 			ids = append(ids, r.row+i)
 		}
 	}

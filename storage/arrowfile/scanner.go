@@ -20,15 +20,19 @@ type Scanner struct {
 	want *schema.Projection
 	dec  *decoder
 	cols *columns
-	pos  int64       // rows passed
-	file *frame.File // the object, mapped; nil: rows are copied
+	pos  int64         // rows passed
+	file *frame.File   // the object, mapped; nil: rows are copied
+	pays *budget.Grant // for frames
 }
+
+// ChargeTo makes another grant pay for the frames that follow.
+func (s *Scanner) ChargeTo(g *budget.Grant) { s.pays = g }
 
 // Open starts to read a segment that Describe has found in obj; the shard's
 // schema, in plain form, has all that p names. Buffers of compressed batches
 // are decompressed here, those of p's columns only. All memory is charged to g.
 func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (s *Scanner, err error) {
-	s = &Scanner{name: fmt.Sprintf("%s: record batch %d", obj.Key(), segment), want: p}
+	s = &Scanner{name: fmt.Sprintf("%s: record batch %d", obj.Key(), segment), want: p, pays: g}
 	facts, at := sh.Facts.(*Facts), sh.Segments[segment].Facts.(Batch)
 	s.dec = &decoder{obj: obj, pool: pool, grant: g, messages: facts.Dictionaries[:at.Dictionaries]}
 	defer func() {
@@ -126,7 +130,7 @@ func (s *Scanner) inPlace(ctx context.Context, rows int64) (*frame.Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.file.Frame(s.dec.grant, s.want.Schema, p.Piece)
+	l, err := s.file.Frame(s.pays, s.want.Schema, p.Piece)
 	if errors.Is(err, frame.ErrNotInPlace) {
 		s.unmap()
 		return nil, nil
@@ -161,7 +165,7 @@ func (s *Scanner) copied(ctx context.Context, most int64) (_ *frame.Lease, rows 
 		}
 		step = fewer(p.To, size)
 	}
-	l, err := s.dec.pool.Assemble(s.dec.grant, budget.Frames, s.want.Schema, pieces)
+	l, err := s.dec.pool.Assemble(s.pays, budget.Frames, s.want.Schema, pieces)
 	return l, rows, frame.Behind(err, s.pos)
 }
 

@@ -94,6 +94,16 @@ func (l *Ledger) Admit(ctx context.Context, need int64) (*Grant, error) {
 	return l.wait(ctx, w)
 }
 
+// Try admits a need if it fits at once and nobody waits in line, else ErrExhausted.
+func (l *Ledger) Try(need int64) (*Grant, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.line) > 0 || need < 0 || need > l.limit-l.reserved {
+		return nil, fmt.Errorf("budget: %d bytes wanted, %d of %d are free, %d in line: %w", need, l.limit-l.reserved, l.limit, len(l.line), ErrExhausted)
+	}
+	return l.admit(need), nil
+}
+
 // wait returns w's grant once it is ready; when ctx ends first, w leaves the line.
 func (l *Ledger) wait(ctx context.Context, w *waiter) (*Grant, error) {
 	select {

@@ -34,7 +34,7 @@ func (s *Scanner) assemble(n int64, arrays []arrow.Array) ([]*frame.Lease, error
 func (s *Scanner) split(leases []*frame.Lease, piece frame.Piece, from, to, size int64) ([]*frame.Lease, error) {
 	if size <= frame.MaxFrame || to-from == 1 {
 		piece.From, piece.To = from, to
-		l, err := s.pool.Assemble(s.grant, budget.Frames, s.target, []frame.Piece{piece})
+		l, err := s.pool.Assemble(s.pays, budget.Frames, s.target, []frame.Piece{piece})
 		if err != nil {
 			return leases, frame.Behind(err, s.at+from)
 		}

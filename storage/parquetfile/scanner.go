@@ -37,8 +37,9 @@ type Scanner struct {
 	scratch *frame.Scratch
 	pool    *frame.Pool
 	grant   *budget.Grant
-	charges []charge // for as long as the scanner is open
-	perRow  float64  // bytes a row has in a frame, by the last measure
+	pays    *budget.Grant // for frames
+	charges []charge      // for as long as the scanner is open
+	perRow  float64       // bytes a row has in a frame, by the last measure
 	failed  error
 }
 
@@ -68,7 +69,7 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 	seg := sh.Segments[segment]
 	s := &Scanner{
 		name: obj.Key(), group: segment, rows: seg.Rows, target: p.Schema,
-		source: &source{ctx: ctx, obj: obj}, scratch: pool.Scratch(g), pool: pool, grant: g,
+		source: &source{ctx: ctx, obj: obj}, scratch: pool.Scratch(g), pool: pool, grant: g, pays: g,
 	}
 	if seg.Rows > 0 {
 		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
@@ -231,6 +232,9 @@ func (s *Scanner) Next(ctx context.Context, rows int64) (leases []*frame.Lease, 
 	}
 	return leases, nil
 }
+
+// ChargeTo makes another grant pay for the frames that follow.
+func (s *Scanner) ChargeTo(g *budget.Grant) { s.pays = g }
 
 // advance decodes rows in steps of about stepBytes and gives each to use.
 func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arrays []arrow.Array) error) error {

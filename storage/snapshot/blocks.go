@@ -69,6 +69,7 @@ type Blocks struct {
 	segments []place
 	blocks   int64
 	rows     int64
+	bytes    int64
 }
 
 // place is where a segment that has rows lies.
@@ -90,13 +91,9 @@ func (s *Snapshot) Blocks(shards []int) *Blocks {
 }
 
 func (s *Snapshot) newBlocks(shards []int) *Blocks {
-	first := make([]int64, len(s.Shards))
-	for i := 1; i < len(first); i++ {
-		first[i] = first[i-1] + s.Shards[i-1].Rows()
-	}
 	b := &Blocks{}
 	for _, n := range s.selected(shards) {
-		row := first[n]
+		row := s.first[n]
 		for i, seg := range s.Shards[n].segments() {
 			if seg.Rows == 0 {
 				continue
@@ -104,6 +101,7 @@ func (s *Snapshot) newBlocks(shards []int) *Blocks {
 			b.segments = append(b.segments, place{Segment: seg, shard: n, number: i, block: b.blocks, start: b.rows, row: row})
 			b.blocks += seg.Blocks()
 			b.rows += seg.Rows
+			b.bytes += seg.Bytes
 			row += seg.Rows
 		}
 	}
@@ -115,6 +113,9 @@ func (b *Blocks) Len() int { return int(b.blocks) }
 
 // Rows returns the rows of all blocks.
 func (b *Blocks) Rows() int64 { return b.rows }
+
+// Bytes returns the bytes of all blocks when decoded, by their files' own word.
+func (b *Blocks) Bytes() int64 { return b.bytes }
 
 // Largest returns the bytes of the largest block, estimated as in Block.
 func (b *Blocks) Largest() int64 {

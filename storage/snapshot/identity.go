@@ -65,3 +65,26 @@ func text(h hash.Hash, s string) {
 	number(h, int64(len(s)))
 	h.Write([]byte(s))
 }
+
+// Identity names the object, wherever it lies: the SHA-256, in lower-case hex,
+// of
+//
+//	"headrace object 1\0", length of key, key, size,
+//	number of segments, rows and bytes of each, the 32 bytes of Meta
+//
+// with all numbers as 8 bytes, little-endian. Splits are keyed by it, so that
+// rows never change sides when other files come: this form is frozen.
+func (s *Shard) Identity() string {
+	h := sha256.New()
+	h.Write([]byte("headrace object 1\x00"))
+	text(h, s.Key)
+	number(h, s.Size)
+	segments := s.segments()
+	number(h, int64(len(segments)))
+	for _, seg := range segments {
+		number(h, seg.Rows)
+		number(h, seg.Bytes)
+	}
+	h.Write(s.Meta[:])
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -71,6 +71,7 @@ type Snapshot struct {
 	Schema  *arrow.Schema // plain, joined over all shards that can be read
 
 	all   *Blocks
+	first []int64 // rows before each shard
 	bytes int64
 }
 
@@ -100,6 +101,7 @@ func New(dataset string, shards []*Shard) (*Snapshot, error) {
 func (s *Snapshot) count() error {
 	var rows int64
 	for _, sh := range s.Shards {
+		s.first = append(s.first, rows)
 		for i, seg := range sh.segments() {
 			if seg.Rows < 0 || seg.Bytes < 0 || rows > math.MaxInt64-seg.Rows || s.bytes > math.MaxInt64-seg.Bytes {
 				return fmt.Errorf("%w: shard %q: segment %d claims %d rows in %d bytes", ErrCorrupt, sh.Key, i, seg.Rows, seg.Bytes)
@@ -133,6 +135,10 @@ func (s *Snapshot) join() error {
 
 // Rows returns the rows of all shards.
 func (s *Snapshot) Rows() int64 { return s.all.Rows() }
+
+// FirstRow returns the number of the first row of the shard with the given
+// number.
+func (s *Snapshot) FirstRow(shard int) int64 { return s.first[shard] }
 
 // Bytes returns the decoded bytes of all shards, by their files' own word.
 func (s *Snapshot) Bytes() int64 { return s.bytes }

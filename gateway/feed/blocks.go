@@ -1,0 +1,98 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// blockKey is a block with a set of columns. A shard's facts are read once per version of the object, so their address
+// says which version it is.
+type blockKey struct {
+	shard   *snapshot.Shard
+	segment int
+	from    int64
+	columns string
+}
+
+// blocks are those that windows hold at the moment, of all plans. The zero value is ready.
+type blocks struct {
+	mu   sync.Mutex
+	held map[blockKey]*block
+}
+
+// block is one block's frames, or the decoding of it.
+type block struct {
+	key    blockKey
+	users  int // guarded by blocks.mu
+	done   chan struct{}
+	leases []*frame.Lease
+	err    error
+}
+
+// acquire returns a block that somebody holds or decodes, or decodes it with load. release must follow unless it fails.
+func (bs *blocks) acquire(ctx context.Context, key blockKey, load func() ([]*frame.Lease, error)) (*block, error) {
+	for {
+		b, mine := bs.enter(key)
+		if mine {
+			b.leases, b.err = load()
+			close(b.done)
+		}
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			bs.release(b)
+			return nil, ctx.Err()
+		}
+		if b.err == nil {
+			return b, nil
+		}
+		bs.forget(b)
+		bs.release(b)
+		if mine || !errors.Is(b.err, context.Canceled) { // who decoded it gave up, not the block
+			return nil, b.err
+		}
+	}
+}
+
+func (bs *blocks) enter(key blockKey) (b *block, mine bool) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if b = bs.held[key]; b == nil {
+		b, mine = &block{key: key, done: make(chan struct{})}, true
+		if bs.held == nil {
+			bs.held = map[blockKey]*block{}
+		}
+		bs.held[key] = b
+	}
+	b.users++
+	return b, mine
+}
+
+// forget makes the next caller decode the block anew.
+func (bs *blocks) forget(b *block) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.held[b.key] == b {
+		delete(bs.held, b.key)
+	}
+}
+
+// release ends one holder's use; after the last one's the frames live only as long as what was sliced of them.
+func (bs *blocks) release(b *block) {
+	bs.mu.Lock()
+	b.users--
+	last := b.users == 0
+	if last && bs.held[b.key] == b {
+		delete(bs.held, b.key)
+	}
+	bs.mu.Unlock()
+	if last {
+		for _, l := range b.leases {
+			l.Release()
+		}
+	}
+}

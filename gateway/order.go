@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/headrace/headrace/gateway/wire"
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// ordered is which rows a request means, in which order, and who takes which of them.
+type ordered struct {
+	shards   []int // selected, ascending
+	blocks   *snapshot.Blocks
+	plan     sampler.Plan
+	order    *sampler.Order
+	schedule *sampler.Schedule
+	batch    int64 // rows that all ranks take in a step; 0: a step is a block
+	first    int64 // the first step to deliver
+	ranks    int64
+	rank     int64 // -1: all of them
+	workers  int64
+	worker   int64
+	hash     string // of the plan, 64 hex digits
+}
+
+// totals counts what the request delivers: to one stream, or to all ranks.
+func (o *ordered) totals() sampler.Totals {
+	if o.rank < 0 {
+		return o.schedule.Totals(o.first)
+	}
+	return o.schedule.Share(o.stream(o.rank), o.first)
+}
+
+// stream is the share of a rank.
+func (o *ordered) stream(rank int64) sampler.Stream {
+	return sampler.Stream{Rank: max(rank, 0), Ranks: o.ranks, Worker: o.worker, Workers: o.workers}
+}
+
+// arrange finds the shards, their order and steps, and the place to begin.
+func (s *Server) arrange(snap *snapshot.Snapshot, req *wire.Request) (o ordered, err error) {
+	o = ordered{ranks: req.WorldSize, rank: 0, workers: req.NumWorkers, batch: req.GlobalBatchSize}
+	if o.batch == 0 {
+		o.batch = req.BatchSize * req.WorldSize
+	}
+	switch {
+	case req.Rank != nil:
+		o.rank = *req.Rank
+	case o.ranks > 1:
+		o.rank = -1
+	}
+	if req.WorkerID != nil {
+		o.worker = *req.WorkerID
+	}
+	if o.shards, err = selectShards(snap, req.Shards); err != nil {
+		return o, err
+	}
+	if err := snap.Corrupt(o.shards); err != nil {
+		return o, err
+	}
+	o.blocks = snap.Blocks(o.shards)
+	o.plan = planOf(snap, o.shards, o.blocks, req)
+	hash := o.plan.Hash()
+	o.hash = hex.EncodeToString(hash[:])
+	if err := s.affordable(o.plan, o.blocks); err != nil {
+		return o, err
+	}
+	if o.order, err = sampler.NewOrder(o.plan, layout(snap, o.shards)); err != nil {
+		return o, err
+	}
+	return o, o.cut(req)
+}
+
+// planOf is all that decides the order.
+func planOf(snap *snapshot.Snapshot, shards []int, blocks *snapshot.Blocks, req *wire.Request) sampler.Plan {
+	p := sampler.Plan{
+		Snapshot: snap.ID, Shards: shards, Shuffle: shuffles[req.Shuffle],
+		WindowBlocks: req.WindowBlocks, Groups: req.Groups, Seed: req.Seed,
+	}
+	if p.Shuffle == sampler.ShuffleWindow && p.WindowBlocks == 0 {
+		p.WindowBlocks = sampler.WindowBlocks(int64(blocks.Len()), blocks.Bytes())
+	}
+	if req.Split != nil {
+		p.Split = &sampler.Split{Seed: req.Split.Seed, From: uint32(req.Split.From), To: uint32(req.Split.To)}
+	}
+	return p
+}
+
+var shuffles = map[string]sampler.Shuffle{"none": sampler.ShuffleNone, "window": sampler.ShuffleWindow, "full": sampler.ShuffleFull}
+
+var tails = map[string]sampler.Tail{"keep": sampler.Keep, "drop": sampler.Drop, "pad": sampler.Pad}
+
+// layout is the shards as the order sees them.
+func layout(snap *snapshot.Snapshot, shards []int) []sampler.Shard {
+	all := make([]sampler.Shard, 0, len(shards))
+	for _, i := range shards {
+		sh := snap.Shards[i]
+		out := sampler.Shard{Identity: sh.Identity(), Row: snap.FirstRow(i), Segments: make([]sampler.Segment, len(sh.Segments))}
+		for j, seg := range sh.Segments {
+			out.Segments[j] = sampler.Segment{Rows: seg.Rows, Blocks: seg.Blocks()}
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// affordable refuses orders whose blocks can never be in memory together.
+func (s *Server) affordable(p sampler.Plan, blocks *snapshot.Blocks) error {
+	limit := s.Ledger.Stats().Limit / 2
+	if blocks.Len() == 0 {
+		return nil
+	}
+	each := max(1, blocks.Bytes()/int64(blocks.Len()))
+	switch {
+	case p.Shuffle == sampler.ShuffleFull && blocks.Bytes() > limit:
+		return fmt.Errorf("%w: shuffle full holds all %d bytes of the plan, %d can be: use window, or fewer shards",
+			budget.ErrTooLarge, blocks.Bytes(), limit)
+	case p.Shuffle == sampler.ShuffleWindow && min(p.WindowBlocks, int64(blocks.Len()))*p.Groups*frame.Cost(each) > limit:
+		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: window_blocks may be %d at most",
+			budget.ErrTooLarge, p.WindowBlocks, each, p.Groups, limit, limit/frame.Cost(each)/p.Groups)
+	}
+	return nil
+}
+
+// cut makes the steps, and finds the first one that was not yet delivered.
+func (o *ordered) cut(req *wire.Request) (err error) {
+	c := sampler.Cut{Batch: o.batch, Tail: tails[req.Tail], Start: sampler.Place{Epoch: req.Epoch}, End: req.Epoch + req.NumEpochs}
+	if req.Tail == "" && req.WorldSize > 1 {
+		c.Tail = sampler.Drop
+	}
+	if req.NumEpochs < 0 {
+		c.End = sampler.Endless
+	}
+	if req.Start != nil {
+		if c.Start, err = o.placeOf("start", req.Start); err != nil {
+			return err
+		}
+	}
+	if o.schedule, err = sampler.NewSchedule(o.order, c); err != nil {
+		return err
+	}
+	if req.After == nil {
+		return nil
+	}
+	after, err := o.placeOf("after", req.After)
+	if err != nil {
+		return err
+	}
+	if o.first, err = o.schedule.Find(after); err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	return nil
+}
+
+// placeOf reads a cursor, which must be of this plan.
+func (o *ordered) placeOf(field string, c *wire.Cursor) (sampler.Place, error) {
+	if have := o.hash[:len(c.Plan)]; c.Plan != have {
+		return sampler.Place{}, fmt.Errorf("%w: %s names plan %s, this request is plan %s: send the request that the cursor came from, with the same snapshot, shards, split, shuffle, window_blocks, groups and seed",
+			errPlan, field, c.Plan, have)
+	}
+	return sampler.Place{Epoch: c.Epoch, Rows: c.Rows}, nil
+}
