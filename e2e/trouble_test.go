@@ -80,7 +80,14 @@ for path in (["..", "words"], ["/etc"], ["words/../vectors"], ["words", ""], [""
 assert len(one) == 1, one
 refused(KeyError, ["no-such"], path=["no-such"])
 refused(KeyError, ["nope"], cmd=b'{"dataset": "words", "columns": ["nope"]}')
-refused(pa.ArrowNotImplementedError, ["shuffle"], cmd=b'{"dataset": "words", "shuffle": "window", "batch_size": 10}')
+for cmd, words in [
+    (b'{"dataset": "words", "seed": 1}', ["seed"]), (b'{"dataset": "words", "shuffle": "window"}', ["batch"]),
+    (b'{"dataset": "words", "world_size": 2, "batch_size": 5, "rank": 2}', ["rank"]),
+    (b'{"dataset": "words", "num_workers": 2}', ["worker_id"]),
+    (b'{"dataset": "words", "world_size": 2, "batch_size": 1000000}', ["drop"]),
+]:
+    refused(bad, words, cmd=cmd)
+refused(bad, ["snapshot"], ticket=b'{"dataset": "words", "world_size": 2, "batch_size": 5, "rank": 0}')
 refused(bad, ["snapshot"], cmd=b'{"dataset": "words", "snapshot": "zz"}')
 refused(pa.ArrowInvalid, ["snapshot"], cmd=json.dumps({"dataset": "words", "snapshot": "0" * 64}).encode())
 assert read(client, dataset="words").num_rows == 60_021  # and all is well

@@ -57,7 +57,6 @@ var statuses = []struct {
 	{budget.ErrExhausted, codes.Unavailable},
 	{errDraining, codes.Unavailable},
 	{bucket.ErrUnreachable, codes.Unavailable},
-	{wire.ErrUnsupported, codes.Unimplemented},
 	{snapshot.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrOverflow, codes.Unimplemented},

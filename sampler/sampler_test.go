@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"errors"
 	"math"
 	"math/big"
 	"strings"
@@ -87,68 +86,6 @@ func TestSumWrapsAt128Bits(t *testing.T) {
 			t.Fatalf("%s + %s = %s", a, b, a.Add(b))
 		}
 	})
-}
-
-// Every way to cut covers the rows once, in order, and finds its own borders and no others.
-func TestStepsCoverTheRows(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		sizes := rapid.SliceOfN(rapid.Int64Range(1, 5), 0, 12).Draw(t, "blocks")
-		var starts []int64
-		var rows int64
-		for _, n := range sizes {
-			starts, rows = append(starts, rows), rows+n
-		}
-		batch := rapid.Int64Range(1, 12).Draw(t, "batch")
-		covers(t, Blocks(rows, len(starts), func(i int) int64 { return starts[i] }), rows, 0)
-		kept, err := Batches(rows, batch, Keep)
-		if err != nil {
-			t.Fatal(err)
-		}
-		covers(t, kept, rows, 0)
-		dropped, err := Batches(rows, batch, Drop)
-		if short := rows > 0 && rows < batch; short != errors.Is(err, ErrShort) {
-			t.Fatalf("%d rows by %d: %v", rows, batch, err)
-		}
-		if err == nil {
-			covers(t, dropped, rows, rows%batch)
-		}
-	})
-}
-
-func covers(t *rapid.T, s Steps, rows, dropped int64) {
-	borders := map[int64]int64{0: 0}
-	var at int64
-	for i := range s.Count() {
-		from, to := s.Step(i)
-		if from != at || to <= from {
-			t.Fatalf("step %d is [%d,%d), after %d", i, from, to, at)
-		}
-		at = to
-		borders[to] = i + 1
-	}
-	if at != rows-dropped || s.Rows() != at || s.Dropped() != dropped {
-		t.Fatalf("steps end at %d of %d rows; Rows %d, Dropped %d", at, rows, s.Rows(), s.Dropped())
-	}
-	for place := int64(-1); place <= rows+1; place++ {
-		step, err := s.Find(place)
-		want, border := borders[place]
-		if border != (err == nil) || border && step != want || !border && !errors.Is(err, ErrBorder) {
-			t.Fatalf("Find(%d) = %d, %v; border %v, step %d", place, step, err, border, want)
-		}
-	}
-}
-
-// Cursors come from clients: no number of theirs may overflow.
-func TestFindTakesAnyNumber(t *testing.T) {
-	s, err := Batches(10, math.MaxInt32, Keep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rows := range []int64{math.MinInt64, -1, 1, 9, 11, math.MaxInt64} {
-		if _, err := s.Find(rows); !errors.Is(err, ErrBorder) {
-			t.Errorf("%d: %v", rows, err)
-		}
-	}
 }
 
 func BenchmarkAddRange(b *testing.B) {

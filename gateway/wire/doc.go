@@ -9,6 +9,3 @@ import "errors"
 // ErrRequest says that a request, ticket, cursor or name is malformed or contradicts itself. The text names the field
 // and what to do, and is short enough for a status.
 var ErrRequest = errors.New("bad request")
-
-// ErrUnsupported says that a request is sound, but asks for something this version does not serve.
-var ErrUnsupported = errors.New("unsupported")

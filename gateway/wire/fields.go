@@ -19,43 +19,42 @@ const (
 
 // field is one key of a request: how its value is read, and how it is written when it is not the default.
 type field struct {
-	name   string
-	read   func(d *decoder, r *Request) error
-	write  func(b []byte, r *Request) []byte // returns b unchanged for the default
-	served bool                              // false: must have its default for now
+	name  string
+	read  func(d *decoder, r *Request) error
+	write func(b []byte, r *Request) []byte // returns b unchanged for the default
 }
 
 // fields holds every key in canonical order. Tickets hold them in this order for ever: new ones go to the end.
 var fields = []field{
-	text("dataset", true, func(r *Request) *string { return &r.Dataset }, "", checkDataset),
-	text("snapshot", true, func(r *Request) *string { return &r.Snapshot }, "", checkHash),
-	{"columns", readColumns, writeColumns, true},
-	{"split", readSplit, writeSplit, false},
-	text("expect_schema", true, func(r *Request) *string { return &r.ExpectSchema }, "", checkHash),
-	{"row_id", readRowID, writeRowID, true},
-	text("shuffle", false, func(r *Request) *string { return &r.Shuffle }, "none", oneOf("none", "window", "full")),
-	number("window_blocks", false, func(r *Request) *int64 { return &r.WindowBlocks }, 0, 0, maxCount),
-	number("groups", false, func(r *Request) *int64 { return &r.Groups }, 1, 1, maxWorld),
-	{"seed", readSeed, writeSeed, false},
-	number("epoch", false, func(r *Request) *int64 { return &r.Epoch }, 0, 0, MaxEpoch-1),
-	number("num_epochs", false, func(r *Request) *int64 { return &r.NumEpochs }, 1, -1, MaxEpoch),
-	number("batch_size", true, func(r *Request) *int64 { return &r.BatchSize }, 0, 0, maxCount),
-	number("global_batch_size", false, func(r *Request) *int64 { return &r.GlobalBatchSize }, 0, 0, maxCount*maxWorld),
-	number("world_size", false, func(r *Request) *int64 { return &r.WorldSize }, 1, 1, maxWorld),
+	text("dataset", func(r *Request) *string { return &r.Dataset }, "", checkDataset),
+	text("snapshot", func(r *Request) *string { return &r.Snapshot }, "", checkHash),
+	{"columns", readColumns, writeColumns},
+	{"split", readSplit, writeSplit},
+	text("expect_schema", func(r *Request) *string { return &r.ExpectSchema }, "", checkHash),
+	{"row_id", readRowID, writeRowID},
+	text("shuffle", func(r *Request) *string { return &r.Shuffle }, "none", oneOf("none", "window", "full")),
+	number("window_blocks", func(r *Request) *int64 { return &r.WindowBlocks }, 0, 0, maxCount),
+	number("groups", func(r *Request) *int64 { return &r.Groups }, 1, 1, maxWorld),
+	{"seed", readSeed, writeSeed},
+	number("epoch", func(r *Request) *int64 { return &r.Epoch }, 0, 0, MaxEpoch-1),
+	number("num_epochs", func(r *Request) *int64 { return &r.NumEpochs }, 1, -1, MaxEpoch),
+	number("batch_size", func(r *Request) *int64 { return &r.BatchSize }, 0, 0, maxCount),
+	number("global_batch_size", func(r *Request) *int64 { return &r.GlobalBatchSize }, 0, 0, maxCount*maxWorld),
+	number("world_size", func(r *Request) *int64 { return &r.WorldSize }, 1, 1, maxWorld),
 	optional("rank", func(r *Request) **int64 { return &r.Rank }),
-	number("num_workers", false, func(r *Request) *int64 { return &r.NumWorkers }, 1, 1, maxWorld),
+	number("num_workers", func(r *Request) *int64 { return &r.NumWorkers }, 1, 1, maxWorld),
 	optional("worker_id", func(r *Request) **int64 { return &r.WorkerID }),
-	text("tail", false, func(r *Request) *string { return &r.Tail }, "", oneOf("", "drop", "pad", "keep")),
-	cursor("start", false, func(r *Request) **Cursor { return &r.Start }),
-	cursor("after", true, func(r *Request) **Cursor { return &r.After }),
-	{"shards", readShards, writeShards, true},
-	text("compression", true, func(r *Request) *string { return &r.Compression }, "", oneOf("", "lz4", "zstd")),
-	number("max_message_bytes", true, func(r *Request) *int64 { return &r.MaxMessageBytes }, 0, 0, maxMessage),
-	text("flight", true, func(r *Request) *string { return &r.Flight }, "", checkFlight),
+	text("tail", func(r *Request) *string { return &r.Tail }, "", oneOf("", "drop", "pad", "keep")),
+	cursor("start", func(r *Request) **Cursor { return &r.Start }),
+	cursor("after", func(r *Request) **Cursor { return &r.After }),
+	{"shards", readShards, writeShards},
+	text("compression", func(r *Request) *string { return &r.Compression }, "", oneOf("", "lz4", "zstd")),
+	number("max_message_bytes", func(r *Request) *int64 { return &r.MaxMessageBytes }, 0, 0, maxMessage),
+	text("flight", func(r *Request) *string { return &r.Flight }, "", checkFlight),
 }
 
 // text is a field that holds a string; check says what is wrong with one.
-func text(name string, served bool, at func(*Request) *string, normal string, check func(string) string) field {
+func text(name string, at func(*Request) *string, normal string, check func(string) string) field {
 	read := func(d *decoder, r *Request) error {
 		s, err := d.str()
 		if err != nil {
@@ -73,11 +72,11 @@ func text(name string, served bool, at func(*Request) *string, normal string, ch
 		}
 		return b
 	}
-	return field{name, read, write, served}
+	return field{name, read, write}
 }
 
 // number is a field that holds an integer in [low, high].
-func number(name string, served bool, at func(*Request) *int64, normal, low, high int64) field {
+func number(name string, at func(*Request) *int64, normal, low, high int64) field {
 	read := func(d *decoder, r *Request) (err error) {
 		*at(r), err = d.integer(low, high)
 		return err
@@ -88,7 +87,7 @@ func number(name string, served bool, at func(*Request) *int64, normal, low, hig
 		}
 		return b
 	}
-	return field{name, read, write, served}
+	return field{name, read, write}
 }
 
 // optional is a field that holds a rank's or worker's number, or null.
@@ -107,11 +106,11 @@ func optional(name string, at func(*Request) **int64) field {
 		}
 		return b
 	}
-	return field{name, read, write, false}
+	return field{name, read, write}
 }
 
 // cursor is a field that holds a place in the plan, or "".
-func cursor(name string, served bool, at func(*Request) **Cursor) field {
+func cursor(name string, at func(*Request) **Cursor) field {
 	read := func(d *decoder, r *Request) error {
 		s, err := d.str()
 		if err != nil || s == "" {
@@ -130,7 +129,7 @@ func cursor(name string, served bool, at func(*Request) **Cursor) field {
 		}
 		return b
 	}
-	return field{name, read, write, served}
+	return field{name, read, write}
 }
 
 func oneOf(words ...string) func(string) string {

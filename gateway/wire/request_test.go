@@ -261,31 +261,13 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestValidateNamesWhatIsNotServed(t *testing.T) {
-	for member, field := range map[string]string{
-		`"split":{"seed":1,"from":0,"to":9000}`:           "split",
-		`"shuffle":"window","batch_size":8`:               "shuffle",
-		`"epoch":1`:                                       "epoch",
-		`"num_epochs":2`:                                  "num_epochs",
-		`"global_batch_size":8`:                           "global_batch_size",
-		`"world_size":2,"batch_size":8`:                   "world_size",
-		`"rank":0`:                                        "rank",
-		`"num_workers":2,"worker_id":0`:                   "num_workers",
-		`"worker_id":0`:                                   "worker_id",
-		`"tail":"keep","batch_size":8`:                    "tail",
-		`"start":"` + Cursor{hash32, 0, 0}.String() + `"`: "start",
-	} {
-		r, err := Parse([]byte(`{"dataset":"d",` + member + `}`))
-		if err != nil {
-			t.Errorf("%s: %v", member, err)
-			continue
-		}
-		want := field + " is not supported yet"
-		if err := r.Validate(); !errors.Is(err, ErrUnsupported) || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", member, err, want)
-		}
-	}
+// Sound requests with each of the fields that are not the default.
+func TestEveryFieldMayBeSet(t *testing.T) {
 	for _, member := range []string{
+		`"split":{"seed":1,"from":0,"to":9000}`, `"shuffle":"window","batch_size":8,"seed":7,"groups":2,"window_blocks":9`,
+		`"shuffle":"full","batch_size":8`, `"epoch":1`, `"num_epochs":-1`, `"global_batch_size":8`, `"world_size":2,"batch_size":8`,
+		`"rank":0`, `"num_workers":2,"worker_id":0`, `"tail":"pad","batch_size":8`,
+		`"start":"` + Cursor{hash32, 0, 0}.String() + `","snapshot":"` + hash64 + `"`,
 		`"snapshot":"` + hash64 + `"`, `"columns":["a"]`, `"shards":["k"]`, `"shards":"0:0"`, `"batch_size":8`,
 		`"max_message_bytes":1024`, `"compression":"lz4"`, `"expect_schema":"` + hash64 + `"`, `"row_id":true`,
 		`"after":"` + Cursor{hash32, 0, 9}.String() + `"`, `"after":"` + Cursor{hash32, 1, 0}.String() + `"`,

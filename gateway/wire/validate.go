@@ -2,16 +2,11 @@ package wire
 
 import "fmt"
 
-// Validate finds what contradicts itself in a request ([ErrRequest]), then what is not served yet ([ErrUnsupported]).
+// Validate finds what contradicts itself in a request ([ErrRequest]).
 func (r *Request) Validate() error {
 	for _, check := range []func() string{r.checkOrder, r.checkBatch, r.checkRanks, r.checkEpochs, r.checkPlaces} {
 		if wrong := check(); wrong != "" {
 			return fmt.Errorf("%w: %s", ErrRequest, wrong)
-		}
-	}
-	for _, f := range fields {
-		if !f.served && len(f.write(nil, r)) > 0 {
-			return fmt.Errorf("%w: %s is not supported yet", ErrUnsupported, f.name)
 		}
 	}
 	return nil
