@@ -3,9 +3,11 @@ package arrowfile
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -245,4 +247,77 @@ func benchmarkScan(b *testing.B, h *house, name string, before func()) {
 		used += cpu() - began
 	}
 	b.ReportMetric(used.Seconds()/(float64(b.N)*float64(obj.Size())/1e9), "cpu-s/GB")
+}
+
+// Frames outlive a writer with the old bytes; what was not shown yet is an error if he changed something, and is read
+// if he did not.
+func TestB78_WritersBetweenFrames(t *testing.T) {
+	for _, c := range []struct {
+		what, script string
+		err          error
+	}{
+		{"appended to", `echo more >> "$F"`, bucket.ErrChanged},
+		{"cut short", `: > "$F"`, bucket.ErrChanged},
+		{"overwritten", `printf changed | dd of="$F" bs=1 seek=20000000 conv=notrunc 2>/dev/null`, bucket.ErrChanged},
+		{"opened for writing", `: <> "$F"`, nil},
+		{"replaced", `echo new > "$F.new" && mv "$F.new" "$F"`, nil},
+		{"deleted", `rm "$F"`, nil},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			ctx, dir := context.Background(), t.TempDir()
+			path := filepath.Join(dir, "a.arrows")
+			const rows, step = 32 << 10, 4 << 10
+			sparse(t, path, 1, rows)
+			h := newHouse(t, dir)
+			obj, sh := h.describe(t, "a.arrows")
+			s, err := Open(ctx, obj, sh, 0, schema.All(schema.Plain(sh.Schema)), h.pool, h.grant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			first, err := s.Next(ctx, step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first[0].Release()
+			if n := h.pool.Stats().Mapped; n != first[0].Bytes() {
+				t.Errorf("%d bytes mapped", n)
+			}
+			cmd := exec.Command("sh", "-c", c.script)
+			cmd.Env = append(os.Environ(), "F="+path)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			next, err := s.Next(ctx, step)
+			if !errors.Is(err, c.err) {
+				t.Errorf("the next frame: %v, want %v", err, c.err)
+			}
+			for _, l := range append(next, first[0].Share()) {
+				x := l.Batch().Column(0).(*array.FixedSizeBinary)
+				for i := range x.Len() {
+					if !bytes.Equal(x.Value(i), make([]byte, 1024)) {
+						t.Fatalf("row %d has other bytes", i)
+					}
+				}
+				l.Release()
+			}
+		})
+	}
+}
+
+// Columns of every type that is served in place read as pyarrow wrote them, in any steps.
+func TestMappedFilesReadAsWritten(t *testing.T) {
+	h := newHouse(t, files(t))
+	for _, step := range []int64{1 << 40, 20_011} {
+		h.compare(t, "mapped.arrow", filepath.Join(files(t), "mapped.arrow.expect"), step)
+	}
+	obj, sh := h.describe(t, "mapped.arrow")
+	var copied int
+	err := h.each(obj, sh, 0, 20_011, func(l *frame.Lease) {
+		copied += h.pool.Stats().Regions
+		l.Release()
+	})
+	if err != nil || copied != 0 {
+		t.Errorf("%d frames were copied: %v", copied, err)
+	}
 }

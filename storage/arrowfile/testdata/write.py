@@ -255,6 +255,18 @@ def golden(folder):
     files.write("no-columns.file", none.schema, [none], stream=False, expected=False)
 
 
+def in_order(t):
+    """Whether rows of type t lie in order, one after the other, in every buffer."""
+    scattered = (pa.types.is_binary_view, pa.types.is_string_view, pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_union, pa.types.is_run_end_encoded)
+    return not any(test(t) for test in scattered) and all(in_order(f.type) for f in children(t))
+
+
+def in_place(n):
+    """The columns of leaves and nested whose rows can be served from where they lie."""
+    batches = (leaves(n), nested(n))
+    return pa.RecordBatch.from_pydict({f"{i} {f.name}": b.column(f.name) for i, b in enumerate(batches) for f in b.schema if in_order(f.type)})
+
+
 def main(folder):
     files = Files(folder)
     files.all_forms("leaves", [leaves(0), leaves(1), leaves(1000), leaves(7)])
@@ -275,6 +287,8 @@ def main(folder):
     large = pa.RecordBatch.from_pydict({"id": pa.array(range(300_000)), "text": pa.array([f"row {i} " + "y" * (i % 50) for i in range(300_000)]), "vec": pa.array([[i, i + 1] for i in range(300_000)], pa.list_(pa.float32(), 2))})
     files.write("large-none.file", large.schema, [large], stream=False)
     files.write("large-lz4.stream", large.schema, [large], stream=True, codec="lz4")
+    mapped = in_place(60_000)
+    files.write("mapped.arrow", mapped.schema, [mapped], stream=False)
     huge = pa.RecordBatch.from_pydict({"id": pa.array(range(10)), "blob": pa.array([bytes([i]) * (8 << 20) for i in range(10)])})
     files.write("huge-none.file", huge.schema, [huge], stream=False, expected=False)
 
