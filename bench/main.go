@@ -30,7 +30,9 @@ type settings struct {
 
 // benches by name; each returns its table as Markdown.
 var benches = map[string]func(context.Context, settings) (string, error){
-	"wire": wire,
+	"parquet": parquet,
+	"start":   begin,
+	"wire":    wire,
 }
 
 func main() {

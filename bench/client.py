@@ -1,0 +1,89 @@
+"""The client that is measured: stock pyarrow, one stream at a time. A server without data set names needs no NAME.
+
+client.py read URI [NAME]          read everything, touch every byte; print
+                                   {"seconds", "cpu", "rows", "bytes", "batches", "sum"} as JSON
+client.py first URI COUNT [NAME]   on one warm connection, call DoGet COUNT times and wait for the first batch;
+                                   print the seconds of each as a JSON list
+client.py check URI FOLDER [NAME]  read everything, compare it with what pyarrow reads from the Parquet files in
+                                   FOLDER; print {"rows", "bytes"} of the decoded table as JSON
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.flight as fl
+
+
+def find(client: fl.FlightClient, name: str) -> fl.Ticket:
+    """Return the ticket of a whole data set as one stream."""
+    if not name:
+        return fl.Ticket(b"all")
+    request = json.dumps({"dataset": name})
+    return client.get_flight_info(fl.FlightDescriptor.for_command(request)).endpoints[0].ticket
+
+
+def touch(array: pa.Array) -> int:
+    """Add up all buffers as 64-bit integers, so that each byte is read."""
+    total = 0
+    for buffer in array.buffers():
+        if buffer is not None:
+            total += int(np.frombuffer(buffer, np.int64, buffer.size // 8).sum(dtype=np.int64))
+    return total
+
+
+def cpu() -> float:
+    """CPU seconds of this process, user and system."""
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    return use.ru_utime + use.ru_stime
+
+
+def read(uri: str, name: str = "") -> None:
+    """Read one stream and report."""
+    client = fl.connect(uri)
+    ticket = find(client, name)
+    total = rows = size = batches = 0
+    began, used = time.perf_counter(), cpu()
+    for chunk in client.do_get(ticket):
+        rows += chunk.data.num_rows
+        size += sum(b.size for column in chunk.data.columns for b in column.buffers() if b is not None)
+        total += sum(touch(column) for column in chunk.data.columns)
+        batches += 1
+    took, used = time.perf_counter() - began, cpu() - used
+    report = {"seconds": took, "cpu": used, "rows": rows, "bytes": size, "batches": batches, "sum": total % 2**64}
+    print(json.dumps(report))
+
+
+def first(uri: str, count: str, name: str = "") -> None:
+    """Time DoGet up to its first batch; the first call warms the connection and is left out."""
+    client = fl.connect(uri)
+    ticket = find(client, name)
+    times = []
+    for _ in range(int(count) + 1):
+        began = time.perf_counter()
+        reader = client.do_get(ticket)
+        if reader.read_chunk().data.num_rows == 0:
+            raise SystemExit("the first batch is empty")
+        times.append(time.perf_counter() - began)
+        reader.cancel()
+    print(json.dumps(times[1:]))
+
+
+def check(uri: str, folder: str, name: str = "") -> None:
+    """Compare a stream with the files, read without any server."""
+    client = fl.connect(uri)
+    got = client.do_get(find(client, name)).read_all()
+    want = ds.dataset(folder, format="parquet").to_table()
+    if not got.equals(want):
+        raise SystemExit(f"{uri} sent {got.num_rows} rows that are not those of the files, {want.num_rows}")
+    print(json.dumps({"rows": want.num_rows, "bytes": want.nbytes}))
+
+
+if __name__ == "__main__":
+    commands: dict[str, Callable[..., None]] = {"read": read, "first": first, "check": check}
+    commands[sys.argv[1]](*sys.argv[2:])
