@@ -299,8 +299,8 @@ def encrypted(folder):
 
 
 def huge(path):
-    """One row group of about 200 MB with lists, strings and a dictionary."""
-    n = 400_000
+    """One row group of about 100 MB with lists, strings and a dictionary."""
+    n = 200_000
     table = pa.table(
         {
             "n": pa.array(range(n), pa.int64()),
