@@ -83,6 +83,10 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"serve --config " + config, 2, "listen"},
 		{"config check " + config, 2, "memory"},
 		{"token --key " + key + " --algorithm HS999 --issuer a --audience b --tenant t", 1, "HS256"},
+		{"plan --server " + s.uri, 2, "DATASET"},
+		{"plan words --request {} --server " + s.uri, 2, "leave out words"},
+		{"plan words --batch-size many --server " + s.uri, 2, "batch_size"},
+		{"plan words --shuffle windows --server " + s.uri, 2, "shuffle"},
 		{"frobnicate", 1, "frobnicate"},
 	} {
 		out, errOut, err := run(t, strings.Fields(c.args)...)
@@ -93,6 +97,53 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		if strings.Contains(errOut, "goroutine ") {
 			t.Errorf("%s: a stack trace:\n%s", c.args, errOut)
 		}
+	}
+}
+
+func TestPlanIsShown(t *testing.T) {
+	dir := folders(t)
+	s := serve(t, dir)
+	shuffled := "plan words --shuffle window --seed 5 --window-blocks 3 --batch-size 4096 --world-size 4"
+	out, errOut, err := run(t, append(strings.Fields(shuffled), "--server", s.uri)...)
+	for _, want := range []string{"rows           49,152", "dropped        10,869", "3 blocks", "for a window", "seed 5", "brings it to 2", "0 to 3  12,288  3"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("plan has no %q: %v %s\n%s", want, err, errOut, out)
+		}
+	}
+	request := filepath.Join(t.TempDir(), "request.json")
+	text := `{"dataset": "words", "shuffle": "window", "seed": 5, "window_blocks": 3, "batch_size": 4096, "world_size": 4}`
+	if err := os.WriteFile(request, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		Plan, Snapshot                              string
+		Rows, Steps, Dropped, Blocks, Bytes, Memory int64
+		GoodWindow                                  int64 `json:"good_window"`
+		Ranks                                       []struct{ Rank, Rows, Steps int64 }
+	}
+	var a, b, c answer
+	out, _, err = run(t, append(strings.Fields(shuffled), "--server", s.uri, "--json")...)
+	if err != nil || json.Unmarshal([]byte(out), &a) != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	out, _, err = run(t, "plan", "--request", "@"+request, "--server", s.uri, "--json")
+	if err != nil || json.Unmarshal([]byte(out), &b) != nil || b.Plan != a.Plan || len(b.Ranks) != 4 || b.Ranks[3].Rows != 12_288 {
+		t.Errorf("by JSON: %v %s", err, out)
+	}
+	out = python(t, `
+client = fl.connect(sys.argv[1])
+[result] = client.do_action(("headrace.plan", Path(sys.argv[2]).read_bytes()))
+meta = json.loads(result.body.to_pybytes())
+info = json.loads(client.get_flight_info(fl.FlightDescriptor.for_command(Path(sys.argv[2]).read_bytes())).app_metadata)
+assert {**meta, "flight": ""} == {**info, "flight": ""}, (meta, info)
+print(json.dumps(meta))
+`, s.uri, request)
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Plan != a.Plan || c.Rows != 49_152 || c.Dropped != 10_869 || c.Blocks == 0 || c.Memory == 0 || c.Bytes == 0 || c.GoodWindow <= 3 {
+		t.Errorf("the action: %v %+v", err, c)
+	}
+	out, _, err = run(t, "plan", "words", "--folder", dir, "--split", "1,0,5000", "--shards", "0:2", "--columns", "id,text", "--row-id")
+	if err != nil || !strings.Contains(out, "shuffle   none") || strings.Contains(out, "RANK") {
+		t.Errorf("in stored order: %v %s", err, out)
 	}
 }
 

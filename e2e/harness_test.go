@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -25,8 +26,13 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "headrace")
+	flag.Parse()
 	// With the race detector in the program under test, not only in the tests; leases say who took them.
-	build := exec.Command("go", "build", "-race", "-tags", "leases", "-o", binary, "../cmd/headrace")
+	args := []string{"build", "-tags", "leases", "-o", binary}
+	if !testing.Short() {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "../cmd/headrace")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		os.Exit(1)

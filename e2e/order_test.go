@@ -143,6 +143,6 @@ for line in Path(sys.argv[2]).read_text().splitlines():
         take(client, client.get_flight_info(request(**{**fields, "seed": 4}, snapshot=snapshot, after=cursor)))
         raise SystemExit("a cursor of another plan was taken")
     except pa.ArrowInvalid as e:
-        assert "plan" in str(e), e
+        assert "seed was 3 and is 4" in str(e), e
 `, again.uri, file)
 }

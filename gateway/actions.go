@@ -16,9 +16,13 @@ import (
 // statsAction is the action that tells a tenant how its streams and the gateway's memory are.
 const statsAction = "headrace.stats"
 
+// planAction is the action that says what a request means, without its schema and tickets.
+const planAction = "headrace.plan"
+
 // actions are all that DoAction knows, in the order that ListActions tells.
 var actions = []*flight.ActionType{
 	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
+	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
 	{Type: statsAction, Description: "Memory by kind and the caller's streams. Body: empty. Result: JSON."},
 }
 
@@ -38,6 +42,8 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 	switch a.GetType() {
 	case flight.CancelFlightInfoActionType:
 		body, err = s.cancelFlight(stream.Context(), a.GetBody())
+	case planAction:
+		body, err = s.explain(stream.Context(), a.GetBody())
 	case statsAction:
 		body, err = s.stats(stream.Context())
 	default:
@@ -63,6 +69,19 @@ func (s *Server) cancelFlight(ctx context.Context, body []byte) ([]byte, error) 
 		return nil, errNoFlight
 	}
 	return proto.Marshal(&flight.CancelFlightInfoResult{Status: flight.CancelStatusCancelled})
+}
+
+// explain plans a request and tells what GetFlightInfo would tell of it.
+func (s *Server) explain(ctx context.Context, body []byte) ([]byte, error) {
+	req, err := wire.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.pinned(ctx, planAction, req)
+	if err != nil {
+		return nil, err
+	}
+	return p.meta().Marshal(), nil
 }
 
 // Stats is the answer of headrace.stats. Bytes, unless the name says otherwise.

@@ -111,7 +111,7 @@ func (s *sender) send(ctx context.Context) error {
 	first, end := s.Events.Span(ctx, "first batch")
 	for {
 		b, err := batches.Next(first)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			end(nil)
 			return nil
 		}
@@ -180,7 +180,7 @@ func (s *sender) batchMeta(b *feed.Batch, parts []part, i int) wire.BatchMeta {
 	if i+1 < len(parts) {
 		return m
 	}
-	m.Cursor = wire.Cursor{Plan: s.hash[:32], Epoch: b.After.Epoch, Rows: b.After.Rows}.String()
+	m.Cursor = wire.Cursor{Plan: s.hash[:cursorDigits], Epoch: b.After.Epoch, Rows: b.After.Rows}.String()
 	if r := b.Receipt; r != nil {
 		m.Receipt = &wire.Receipt{Rows: r.Rows, Steps: r.Steps, Padded: r.Padded, Dropped: r.Dropped, Sum: r.Sum.String()}
 	}

@@ -46,6 +46,7 @@ type Server struct {
 	conns   *codec.Conns
 	feed    *feed.Feed
 	flights flights
+	plans   plans
 	// senders are the goroutines that send batches: a handler may end before its sender has noticed.
 	senders  sync.WaitGroup
 	draining atomic.Bool

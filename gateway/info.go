@@ -33,11 +33,10 @@ func (s *Server) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) 
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.plan(ctx, "GetFlightInfo", req)
+	p, err := s.pinned(ctx, "GetFlightInfo", req)
 	if err != nil {
 		return nil, err
 	}
-	req.Snapshot, req.Flight = p.snapshot.ID, randomHex(16)
 	endpoints, err := p.endpoints(whole)
 	if err != nil {
 		return nil, err
@@ -55,6 +54,16 @@ func (s *Server) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) 
 		return nil, fmt.Errorf("%w: the answer has %d bytes, clients take %d: name fewer columns or shards", wire.ErrRequest, size, maxInfo)
 	}
 	return info, nil
+}
+
+// pinned plans a request and writes into it what its streams go by: the snapshot that was planned, and a flight.
+func (s *Server) pinned(ctx context.Context, method string, req *wire.Request) (*planned, error) {
+	p, err := s.plan(ctx, method, req)
+	if err != nil {
+		return nil, err
+	}
+	req.Snapshot, req.Flight = p.snapshot.ID, randomHex(16)
+	return p, nil
 }
 
 // GetSchema answers with the schema alone.
@@ -93,10 +102,11 @@ func (p *planned) meta() wire.InfoMeta {
 	m := wire.InfoMeta{
 		Plan: p.hash, Snapshot: p.snapshot.ID, Rows: t.Rows, Steps: t.Steps, Dropped: t.Dropped, Padded: t.Padded,
 		WindowBlocks: p.plan.WindowBlocks, Schema: schema.Fingerprint(p.schema), Flight: p.request.Flight,
+		Blocks: p.order.Blocks(), Bytes: p.blocks.Bytes(), Memory: windowBytes(p.plan, p.blocks),
 	}
 	if p.plan.Shuffle != sampler.ShuffleNone {
 		effect := p.order.DesignEffect(p.batch)
-		m.DesignEffect = &effect
+		m.DesignEffect, m.GoodWindow = &effect, p.order.GoodWindow(p.batch)
 	}
 	return m
 }
@@ -210,7 +220,7 @@ func parseCriteria(expression string) (func(name string) bool, error) {
 	}
 	pattern, err := auth.ParsePattern(expression)
 	if err != nil {
-		return nil, fmt.Errorf("%w: criteria: %v", wire.ErrRequest, err)
+		return nil, fmt.Errorf("%w: criteria: %w", wire.ErrRequest, err)
 	}
 	return pattern.Match, nil
 }

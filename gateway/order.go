@@ -25,6 +25,7 @@ type ordered struct {
 	workers  int64
 	worker   int64
 	hash     string // of the plan, 64 hex digits
+	traits   traits
 }
 
 // totals counts what the request delivers: to one stream, or to all ranks.
@@ -65,13 +66,15 @@ func (s *Server) arrange(snap *snapshot.Snapshot, req *wire.Request) (o ordered,
 	o.plan = planOf(snap, o.shards, o.blocks, req)
 	hash := o.plan.Hash()
 	o.hash = hex.EncodeToString(hash[:])
+	o.traits = traitsOf(o.plan, len(snap.Shards))
+	s.plans.add(o.hash, o.traits)
 	if err := s.affordable(o.plan, o.blocks); err != nil {
 		return o, err
 	}
 	if o.order, err = sampler.NewOrder(o.plan, layout(snap, o.shards)); err != nil {
 		return o, err
 	}
-	return o, o.cut(req)
+	return o, o.cut(req, &s.plans)
 }
 
 // planOf is all that decides the order.
@@ -110,23 +113,38 @@ func layout(snap *snapshot.Snapshot, shards []int) []sampler.Shard {
 // affordable refuses orders whose blocks can never be in memory together.
 func (s *Server) affordable(p sampler.Plan, blocks *snapshot.Blocks) error {
 	limit := s.Ledger.Stats().Limit / 2
-	if blocks.Len() == 0 {
-		return nil
-	}
-	each := max(1, blocks.Bytes()/int64(blocks.Len()))
+	each := meanBlock(blocks)
 	switch {
 	case p.Shuffle == sampler.ShuffleFull && blocks.Bytes() > limit:
 		return fmt.Errorf("%w: shuffle full holds all %d bytes of the plan, %d can be: use window, or fewer shards",
 			budget.ErrTooLarge, blocks.Bytes(), limit)
-	case p.Shuffle == sampler.ShuffleWindow && min(p.WindowBlocks, int64(blocks.Len()))*p.Groups*frame.Cost(each) > limit:
+	case p.Shuffle == sampler.ShuffleWindow && windowBytes(p, blocks) > limit:
 		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: window_blocks may be %d at most",
 			budget.ErrTooLarge, p.WindowBlocks, each, p.Groups, limit, limit/frame.Cost(each)/p.Groups)
 	}
 	return nil
 }
 
+// meanBlock is the bytes of a block, by the files' own word.
+func meanBlock(blocks *snapshot.Blocks) int64 {
+	return max(1, blocks.Bytes()/max(1, int64(blocks.Len())))
+}
+
+// windowBytes is the memory of one window of every group: what the streams of a plan need together, and as much again to
+// read ahead.
+func windowBytes(p sampler.Plan, blocks *snapshot.Blocks) int64 {
+	n := int64(blocks.Len())
+	switch p.Shuffle {
+	case sampler.ShuffleNone:
+		n = min(n, 1)
+	case sampler.ShuffleWindow:
+		n = min(min(n, p.WindowBlocks)*p.Groups, n+p.Groups-1) // a block at a border is in two groups
+	}
+	return n * frame.Cost(meanBlock(blocks))
+}
+
 // cut makes the steps, and finds the first one that was not yet delivered.
-func (o *ordered) cut(req *wire.Request) (err error) {
+func (o *ordered) cut(req *wire.Request, known *plans) (err error) {
 	c := sampler.Cut{Batch: o.batch, Tail: tails[req.Tail], Start: sampler.Place{Epoch: req.Epoch}, End: req.Epoch + req.NumEpochs}
 	if req.Tail == "" && req.WorldSize > 1 {
 		c.Tail = sampler.Drop
@@ -135,7 +153,7 @@ func (o *ordered) cut(req *wire.Request) (err error) {
 		c.End = sampler.Endless
 	}
 	if req.Start != nil {
-		if c.Start, err = o.placeOf("start", req.Start); err != nil {
+		if c.Start, err = o.placeOf("start", req.Start, known); err != nil {
 			return err
 		}
 	}
@@ -145,7 +163,7 @@ func (o *ordered) cut(req *wire.Request) (err error) {
 	if req.After == nil {
 		return nil
 	}
-	after, err := o.placeOf("after", req.After)
+	after, err := o.placeOf("after", req.After, known)
 	if err != nil {
 		return err
 	}
@@ -156,10 +174,10 @@ func (o *ordered) cut(req *wire.Request) (err error) {
 }
 
 // placeOf reads a cursor, which must be of this plan.
-func (o *ordered) placeOf(field string, c *wire.Cursor) (sampler.Place, error) {
+func (o *ordered) placeOf(field string, c *wire.Cursor, known *plans) (sampler.Place, error) {
 	if have := o.hash[:len(c.Plan)]; c.Plan != have {
-		return sampler.Place{}, fmt.Errorf("%w: %s names plan %s, this request is plan %s: send the request that the cursor came from, with the same snapshot, shards, split, shuffle, window_blocks, groups and seed",
-			errPlan, field, c.Plan, have)
+		return sampler.Place{}, fmt.Errorf("%w: %s names plan %s, this request is plan %s: %s",
+			errPlan, field, c.Plan, have, known.difference(c.Plan, o.traits))
 	}
 	return sampler.Place{Epoch: c.Epoch, Rows: c.Rows}, nil
 }

@@ -86,7 +86,7 @@ func (t *target) inProcess(ctx context.Context, cfg *configs.Config, all []stora
 	return errors.Join(err, serving.Wait())
 }
 
-func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *client.Client) error) error {
+func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *client.Client) error) (err error) {
 	var o client.Options
 	if t.token != "" {
 		o.Token = t.readToken
@@ -95,7 +95,7 @@ func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *
 	if err != nil {
 		return usageError{err}
 	}
-	defer c.Close()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	return f(ctx, c)
 }
 

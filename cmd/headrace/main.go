@@ -60,6 +60,6 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%w\nsee 'headrace %s --help'", err, c.Name())
 	})
-	cmd.AddCommand(serveCommand(), demoCommand(), lsCommand(), peekCommand(), tokenCommand(), configCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), demoCommand(), lsCommand(), peekCommand(), planCommand(), tokenCommand(), configCommand(), versionCommand())
 	return cmd
 }

@@ -41,6 +41,10 @@ type InfoMeta struct {
 	Padded       int64    `json:"padded"`
 	Schema       string   `json:"schema"` // fingerprint, for expect_schema
 	Flight       string   `json:"flight"`
+	Blocks       int64    `json:"blocks,omitempty"`      // with rows of the plan
+	Bytes        int64    `json:"bytes,omitempty"`       // that an epoch decodes, all columns, by the files' own word
+	Memory       int64    `json:"memory,omitempty"`      // bytes of one window of every group, shared by all streams of the plan
+	GoodWindow   int64    `json:"good_window,omitempty"` // the window_blocks that bring design_effect to 2
 }
 
 // EndpointMeta is the app_metadata of one endpoint of a FlightInfo: a shard's, a group of shards', or a rank's.

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/gateway/wire"
+)
+
+// explained is all that plan shows of a request.
+type explained struct {
+	Dataset string `json:"dataset"`
+	wire.InfoMeta
+	Ranks []wire.EndpointMeta `json:"ranks"`
+}
+
+func planCommand() *cobra.Command {
+	var t target
+	var asJSON bool
+	var request string
+	cmd := &cobra.Command{
+		Use:   "plan DATASET [request fields as flags] | plan --request JSON",
+		Short: "Show what a request would deliver, and what it takes, before anything is read",
+		Long: "Show what a request would deliver, and what it takes, before anything is read: rows and steps of each rank, rows that\n" +
+			"the tail drops or repeats, the window and the memory for it, and how well batches are mixed.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := requestOf(cmd.Flags(), args, request)
+			if err != nil {
+				return err
+			}
+			return t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				info, err := c.Plan(ctx, req)
+				if err != nil {
+					return err
+				}
+				e := explained{Dataset: req.Dataset, InfoMeta: info.Meta}
+				for _, endpoint := range info.Endpoints {
+					e.Ranks = append(e.Ranks, endpoint.Meta)
+				}
+				if asJSON {
+					return json.NewEncoder(cmd.OutOrStdout()).Encode(e)
+				}
+				return e.print(cmd.OutOrStdout(), req)
+			})
+		},
+	}
+	t.flags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	f.StringVar(&request, "request", "", "the whole request as JSON, or @FILE that holds it, instead of flags")
+	for _, field := range requestFields {
+		if f.String(field.flag(), "", field.about); field.bare {
+			f.Lookup(field.flag()).NoOptDefVal = "true"
+		}
+	}
+	return cmd
+}
+
+// requestField is a field of a request as a flag.
+type requestField struct {
+	name, about string
+	text        bool // its value is a string on the wire
+	bare        bool // the flag alone means true
+	comma       bool // several strings, separated by commas
+}
+
+func (f requestField) flag() string { return strings.ReplaceAll(f.name, "_", "-") }
+
+// requestFields are those that say what is delivered; how it is delivered changes no plan.
+var requestFields = []requestField{
+	{name: "snapshot", about: "identity, 64 hex digits; default the newest", text: true},
+	{name: "columns", about: "names, separated by commas", comma: true},
+	{name: "shards", about: "FROM:TO, or keys separated by commas", comma: true},
+	{name: "split", about: "SEED,FROM,TO: a part of every block's rows, of 10,000"},
+	{name: "shuffle", about: "none, window or full", text: true},
+	{name: "window_blocks", about: "blocks of a window"},
+	{name: "groups", about: "spans of the order, for the nodes of a job"},
+	{name: "seed", about: "of the shuffle"},
+	{name: "epoch", about: "the first epoch"},
+	{name: "num_epochs", about: "how many epochs; -1: without end"},
+	{name: "batch_size", about: "rows of a rank's batch"},
+	{name: "global_batch_size", about: "rows that all ranks take together in a step"},
+	{name: "world_size", about: "number of ranks"},
+	{name: "rank", about: "this one only"},
+	{name: "num_workers", about: "of each rank"},
+	{name: "worker_id", about: "this one only"},
+	{name: "tail", about: "drop, pad or keep: the rows after the last full batch", text: true},
+	{name: "start", about: "a cursor: steps are counted from there", text: true},
+	{name: "after", about: "a cursor: go on behind it", text: true},
+	{name: "row_id", about: "with the column __row_id", bare: true},
+}
+
+// requestOf makes a request of a command line. Values go through the wire's own parser, which says what is wrong with them.
+func requestOf(flags *pflag.FlagSet, args []string, text string) (*wire.Request, error) {
+	var set []string
+	fields := map[string]json.RawMessage{}
+	for _, f := range requestFields {
+		if flags.Changed(f.flag()) {
+			set = append(set, "--"+f.flag())
+			fields[f.name] = f.value(flags.Lookup(f.flag()).Value.String())
+		}
+	}
+	switch {
+	case text != "" && (len(args) > 0 || len(set) > 0):
+		return nil, usagef("--request is the whole request: leave out %s", strings.Join(append(args, set...), " "))
+	case text == "" && len(args) == 0:
+		return nil, usagef("name a DATASET, or give --request")
+	case text != "":
+		return requestText(text)
+	}
+	fields["dataset"] = quoted(args[0])
+	var b bytes.Buffer
+	separator := byte('{')
+	for name, value := range fields {
+		b.WriteByte(separator)
+		fmt.Fprintf(&b, "%q:%s", name, value)
+		separator = ','
+	}
+	b.WriteByte('}')
+	return parsed(b.Bytes())
+}
+
+// requestText is a request as it is given, or in a file.
+func requestText(text string) (*wire.Request, error) {
+	file, ok := strings.CutPrefix(text, "@")
+	if !ok {
+		return parsed([]byte(text))
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--request: %w", err)
+	}
+	return parsed(b)
+}
+
+func parsed(b []byte) (*wire.Request, error) {
+	r, err := wire.Parse(b)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return r, nil
+}
+
+// value is a flag's value as the wire has it. What is no value there is left for the parser to refuse.
+func (f requestField) value(s string) json.RawMessage {
+	switch part := strings.Split(s, ","); {
+	case f.name == "split" && len(part) == 3:
+		return fmt.Appendf(nil, `{"seed":%s,"from":%s,"to":%s}`, part[0], part[1], part[2])
+	case f.name == "shards" && strings.Contains(s, ":") && len(part) == 1, f.text:
+		return quoted(s)
+	case f.comma:
+		all, _ := json.Marshal(part) // strings always can be
+		return all
+	}
+	return json.RawMessage(s)
+}
+
+func quoted(s string) json.RawMessage {
+	b, _ := json.Marshal(s) // strings always can be
+	return b
+}
+
+func (e explained) print(w io.Writer, req *wire.Request) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
+	line("dataset", "%s", e.Dataset)
+	line("snapshot", "%s", e.Snapshot)
+	line("plan", "%s", e.Plan)
+	line("rows", "%s", endless(e.Rows))
+	line("steps", "%s", endless(e.Steps))
+	if e.Rows >= 0 {
+		line("dropped", "%s", count(e.Dropped))
+		line("padded", "%s", count(e.Padded))
+	}
+	line("blocks", "%s, %s an epoch", count(e.Blocks), size(e.Bytes))
+	e.printOrder(line, req)
+	line("schema", "%s", e.Schema)
+	if err := t.Flush(); err != nil || req.WorldSize == 1 {
+		return err
+	}
+	fmt.Fprintln(w)
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RANK\tROWS\tSTEPS")
+	for from := 0; from < len(e.Ranks); {
+		to := from + 1
+		for to < len(e.Ranks) && e.Ranks[to].Rows == e.Ranks[from].Rows && e.Ranks[to].Steps == e.Ranks[from].Steps {
+			to++
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", ranks(e.Ranks[from:to]), endless(e.Ranks[from].Rows), endless(e.Ranks[from].Steps))
+		from = to
+	}
+	return t.Flush()
+}
+
+// printOrder shows what the order takes and how well it mixes.
+func (e explained) printOrder(line func(name, format string, args ...any), req *wire.Request) {
+	if e.DesignEffect == nil {
+		line("shuffle", "none")
+		line("memory", "%s for a block", size(e.Memory))
+		return
+	}
+	line("shuffle", "%s, seed %d", req.Shuffle, req.Seed)
+	switch {
+	case e.WindowBlocks == 0:
+		line("memory", "%s: all blocks", size(e.Memory))
+	case req.Groups > 1:
+		line("window", "%s blocks, in each of %d groups", count(e.WindowBlocks), req.Groups)
+	default:
+		line("window", "%s blocks", count(e.WindowBlocks))
+	}
+	if e.WindowBlocks > 0 {
+		line("memory", "%s for a window, %s with the next one", size(e.Memory), size(2*e.Memory))
+	}
+	mixed := "1 is as good as drawn at random"
+	if *e.DesignEffect > 2 {
+		mixed += fmt.Sprintf("; window_blocks %s brings it to 2", count(e.GoodWindow))
+	}
+	line("design effect", "%.2f (%s)", *e.DesignEffect, mixed)
+}
+
+// ranks names a run of ranks.
+func ranks(run []wire.EndpointMeta) string {
+	first, last := run[0].Rank, run[len(run)-1].Rank
+	switch {
+	case first == nil || last == nil:
+		return "?"
+	case *first == *last:
+		return fmt.Sprint(*first)
+	default:
+		return fmt.Sprintf("%d to %d", *first, *last)
+	}
+}
+
+// endless writes a count that may have no end.
+func endless(n int64) string {
+	if n < 0 {
+		return "without end"
+	}
+	return count(n)
+}
