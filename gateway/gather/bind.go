@@ -21,29 +21,6 @@ type places struct {
 	stores   [][][]byte       // views: what they point into
 }
 
-// bitmap is a run of bits, or of ones if mask is 0: bit i is bit (skip+i)&mask of the bytes at first.
-type bitmap struct {
-	first      unsafe.Pointer
-	skip, mask int64
-}
-
-// allSet is what bitmaps of ones look at.
-var allSet = [1]byte{0xFF}
-
-func ones() bitmap { return bitmap{first: unsafe.Pointer(&allSet)} }
-
-// bit returns bit i as 0 or 1.
-func (b *bitmap) bit(i int64) byte {
-	i = (b.skip + i) & b.mask
-	return *(*byte)(unsafe.Add(b.first, i>>3)) >> (i & 7) & 1
-}
-
-// bytes returns the bytes with bits [from, from+n), and how many bits to skip in the first.
-func (b *bitmap) bytes(from, n int64) (mem []byte, skip int) {
-	at := b.skip + from
-	return unsafe.Slice((*byte)(unsafe.Add(b.first, at/8)), bitmapBytes(at%8+n)), int(at % 8)
-}
-
 // bind makes rows [first, first+rows) of data the rows of slot, below too.
 func (n *node) bind(slot int, data arrow.ArrayData, first, rows int64) error {
 	if err := n.bindOwn(slot, data, first, rows); err != nil {
@@ -190,15 +167,4 @@ func address(buffers []*memory.Buffer, i int, at, count, width int64) (unsafe.Po
 		return nil, fmt.Errorf("%w: buffer of %d bytes ends before value %d of %d bytes", frame.ErrCorrupt, have, at+count, width)
 	}
 	return unsafe.Pointer(&buffers[i].Bytes()[at*width]), nil
-}
-
-// bitsAt is the bitmap of bits [at, at+count) of the i-th buffer.
-func bitsAt(buffers []*memory.Buffer, i int, at, count int64) (bitmap, error) {
-	if count == 0 {
-		return ones(), nil
-	}
-	if have := size(buffers, i); bitmapBytes(plus(at, count)) > have {
-		return ones(), fmt.Errorf("%w: bitmap of %d bytes ends before bit %d", frame.ErrCorrupt, have, at+count)
-	}
-	return bitmap{unsafe.Pointer(unsafe.SliceData(buffers[i].Bytes())), at, -1}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/headrace/headrace/storage/frame"
@@ -50,10 +51,8 @@ func (n *node) carve(mem []byte) []byte {
 
 // fillOwn copies the rows into the node's own buffers.
 func (n *node) fillOwn() error {
-	if valid := n.out[0]; valid != nil && n.sel.single() {
-		copy(valid, n.bits)
-	} else if valid != nil {
-		moveBits(valid, n.valids, n.sel)
+	if err := n.fillValidity(n.out[0]); err != nil {
+		return err
 	}
 	switch n.kind {
 	case boolean:
@@ -67,6 +66,21 @@ func (n *node) fillOwn() error {
 		return fillOffsets[int32](n)
 	case view:
 		return n.moveViews(n.out[1], n.out[2])
+	}
+	return nil
+}
+
+// fillValidity makes the bitmap, if there is one.
+func (n *node) fillValidity(dst []byte) error {
+	switch {
+	case dst == nil:
+	case n.sel.single():
+		copy(dst, n.bits)
+	default:
+		moveBits(dst, n.valids, n.sel)
+		if nulls := n.sel.total - int64(bitutil.CountSetBits(dst, 0, int(n.sel.total))); nulls != n.nulls {
+			return fmt.Errorf("%w: %d nulls were %d before", frame.ErrCorrupt, nulls, n.nulls)
+		}
 	}
 	return nil
 }
