@@ -95,7 +95,7 @@ func offsetsOf[T int32 | int64](mem []byte, n int64) []T {
 // must be, in one go, and no value may begin in the middle of a letter.
 func badText[T int32 | int64](offsets []T, data []byte, null func(row int64) bool) int64 {
 	first, last := offsets[0], offsets[len(offsets)-1]
-	if utf8.Valid(data[first:last]) && apart(offsets, data[:last]) {
+	if valid, ascii := validText(data[first:last]); valid && (ascii || apart(offsets, data[:last])) {
 		return -1
 	}
 	for i := range int64(len(offsets) - 1) {
