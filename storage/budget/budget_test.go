@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func admit(t *testing.T, l *Ledger, need int64) *Grant {
@@ -159,155 +157,6 @@ func TestTheLineMovesOnWhenItsHeadLeaves(t *testing.T) {
 	})
 }
 
-// model is what the ledger should be, in the plainest form.
-type model struct {
-	limit int64
-	held  []*share
-	line  []*share
-}
-
-type share struct {
-	need   int64
-	used   int64
-	closed bool
-	grant  *Grant
-	got    chan *Grant
-	cancel context.CancelFunc
-}
-
-func (s *share) hold() int64 {
-	if s.closed {
-		return s.used
-	}
-	return max(s.need, s.used)
-}
-
-func (m *model) reserved() (sum int64) {
-	for _, s := range m.held {
-		sum += s.hold()
-	}
-	return sum
-}
-
-// serve moves the line and checks that exactly the same callers got through.
-func (m *model) serve(t *rapid.T) {
-	synctest.Wait()
-	for len(m.line) > 0 && m.line[0].need <= m.limit-m.reserved() {
-		s := m.line[0]
-		m.line = m.line[1:]
-		select {
-		case s.grant = <-s.got:
-		default:
-			t.Fatalf("need %d should have been served", s.need)
-		}
-		m.held = append(m.held, s)
-	}
-	for _, s := range m.line {
-		select {
-		case <-s.got:
-			t.Fatalf("need %d was served out of turn", s.need)
-		default:
-		}
-	}
-}
-
-func (m *model) check(t *rapid.T, l *Ledger) {
-	var used int64
-	open := 0
-	for _, s := range m.held {
-		used += s.used
-		if !s.closed {
-			open++
-		}
-	}
-	got := l.Stats()
-	var sum int64
-	for _, n := range got.Used {
-		sum += n
-	}
-	if got.Reserved != m.reserved() || sum != used || got.Waiting != len(m.line) || got.Grants != open || got.Reserved > m.limit {
-		t.Fatalf("ledger %+v, model: reserved %d, used %d, waiting %d, open %d", got, m.reserved(), used, len(m.line), open)
-	}
-}
-
-func (m *model) arrive(l *Ledger, need int64) {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &share{need: need, got: make(chan *Grant, 1), cancel: cancel}
-	m.line = append(m.line, s)
-	go func() {
-		if g, err := l.Admit(ctx, need); err == nil {
-			s.got <- g
-		}
-	}()
-}
-
-func (m *model) charge(t *rapid.T, s *share, n int64) {
-	growth := s.used + n - s.hold()
-	want := !s.closed && (growth <= 0 || len(m.line) == 0 && growth <= m.limit-m.reserved())
-	if err := s.grant.Charge(Frames, n); (err == nil) != want {
-		t.Fatalf("charge of %d: %v, want success %v", n, err, want)
-	}
-	if want {
-		s.used += n
-	}
-}
-
-func TestLedgerAgreesWithItsModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// The wrapper hides Deadline, which may not be asked for in a bubble of fake time.
-		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) {
-			const limit = 40
-			l := New(Options{Limit: limit})
-			m := &model{limit: limit}
-			pick := func(t *rapid.T) *share {
-				if len(m.held) == 0 {
-					t.Skip("nobody holds anything")
-				}
-				return rapid.SampledFrom(m.held).Draw(t, "holder")
-			}
-			t.Repeat(map[string]func(*rapid.T){
-				"admit":  func(t *rapid.T) { m.arrive(l, rapid.Int64Range(0, limit).Draw(t, "need")) },
-				"charge": func(t *rapid.T) { m.charge(t, pick(t), rapid.Int64Range(0, 20).Draw(t, "n")) },
-				"credit": func(t *rapid.T) {
-					s := pick(t)
-					n := rapid.Int64Range(0, s.used).Draw(t, "n")
-					s.grant.Credit(Frames, n)
-					s.used -= n
-				},
-				"close": func(t *rapid.T) { s := pick(t); s.grant.Close(); s.closed = true },
-				"leave": func(t *rapid.T) {
-					if len(m.line) == 0 {
-						t.Skip("nobody waits")
-					}
-					i := rapid.IntRange(0, len(m.line)-1).Draw(t, "who")
-					m.line[i].cancel()
-					m.line = slices.Delete(m.line, i, i+1)
-				},
-				"": func(t *rapid.T) { m.serve(t); m.check(t, l) },
-			})
-			m.drain(t, l)
-		})
-	})
-}
-
-// drain lets everybody finish: nobody may be left waiting, nothing left reserved.
-func (m *model) drain(t *rapid.T, l *Ledger) {
-	for len(m.held) > 0 || len(m.line) > 0 {
-		if len(m.held) == 0 {
-			t.Fatal("deadlock: some wait, nobody holds")
-		}
-		s := m.held[0]
-		m.held = m.held[1:]
-		s.grant.Credit(Frames, s.used)
-		s.grant.Close()
-		s.cancel()
-		m.serve(t)
-	}
-	if s := l.Stats(); s.Reserved != 0 || s.Grants != 0 || len(s.Used) != 0 {
-		t.Fatalf("left over: %+v", s)
-	}
-}
-
 func TestManyAtOnce(t *testing.T) {
 	l := New(Options{Limit: 100})
 	var all sync.WaitGroup
@@ -333,4 +182,78 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	empty(t, l)
+}
+
+func TestTheHeapIsToldInCoarseSteps(t *testing.T) {
+	var told []int64
+	l := New(Options{Limit: 100 << 20, Heap: func(n int64) { told = append(told, n>>20) }})
+	g := admit(t, l, 0)
+	for range 40 {
+		if err := g.ChargeHeap(Scratch, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Charge(Scratch, 20<<20); err != nil { // not on the heap
+		t.Fatal(err)
+	}
+	if s := l.Stats(); s.Heap != 40<<20 || s.Used[Scratch] != 60<<20 {
+		t.Fatalf("%+v", s)
+	}
+	for range 40 {
+		g.CreditHeap(Scratch, 1<<20)
+	}
+	g.Credit(Scratch, 20<<20)
+	g.Close()
+	empty(t, l)
+	if want := []int64{8, 16, 24, 32, 40, 24, 8}; !slices.Equal(told, want) {
+		t.Fatalf("told %v MiB, want %v", told, want)
+	}
+}
+
+func TestPeakRemembersWhatWasRefused(t *testing.T) {
+	l := New(Options{Limit: 100})
+	g := admit(t, l, 10)
+	for _, n := range []int64{30, 20, 60} {
+		if err := g.Charge(Scratch, n); (err == nil) != (n < 60) {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Charge(Frames, 40); err != nil {
+		t.Fatal(err)
+	}
+	g.Credit(Scratch, 30)
+	if peak := g.Peak(); peak != 110 {
+		t.Fatal(peak)
+	}
+	if peak := g.Peak(); peak != 20 {
+		t.Fatal(peak)
+	}
+	g.Credit(Scratch, 20)
+	g.Credit(Frames, 40)
+	g.Close()
+	empty(t, l)
+}
+
+func TestWaitingCountsFromTheFirstWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Options{Limit: 10, Large: 2})
+		g := admit(t, l, 8)
+		began := time.Now()
+		got := make(chan *Grant)
+		go func() { got <- admit(t, l, 1) }()
+		time.Sleep(time.Second)
+		go func() { got <- admit(t, l, 1) }()
+		time.Sleep(time.Second)
+		if since := l.Waiting(); !since.Equal(began) {
+			t.Fatal(since.Sub(began))
+		}
+		g.Close()
+		a, b := <-got, <-got
+		if since := l.Waiting(); !since.IsZero() {
+			t.Fatal(since)
+		}
+		a.Close()
+		b.Close()
+		empty(t, l)
+	})
 }

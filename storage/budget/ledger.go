@@ -1,12 +1,24 @@
 // Package budget is the ledger of memory: reservations, grants, the one limit.
+//
+// Memory is given out in four ways, none of which can block another for ever:
+//
+//   - A [Grant] is a holder's own share. It is admitted whole, first come first
+//     served. Who waits in line holds nothing, and who holds never waits in line.
+//   - A window's charge is shared by the streams of one plan that read that
+//     window; each has a [Seat]. Who runs ahead of the others gives its window
+//     back and waits for the slowest, and the slowest waits for nobody.
+//   - What is only good to have is revocable: windows reserved ahead, and loans.
+//     It is there while nobody waits for it, and its holders give it back soon
+//     when they are told to.
+//   - The one large slot is for decoding what outgrew its grant. It is set
+//     aside; while nobody decodes in it, only what is revocable may fill it.
 package budget
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
+	"time"
 )
 
 // Errors of this package; they come wrapped with the numbers.
@@ -28,135 +40,149 @@ const (
 	Input   Kind = "input"   // stored bytes on their way to a decoder
 	Scratch Kind = "scratch" // what decoders use while they work
 	Batches Kind = "batches" // gathered or compressed bytes on their way out
+	Tables  Kind = "tables"  // orders of rows
 	Mapped  Kind = "mapped"  // pages of files in frames: they become memory when somebody writes to the file
 	Copies  Kind = "copies"  // what did become memory
 )
 
+// decoding tells the kinds that a decoder gives back whole when it ends.
+func (k Kind) decoding() bool { return k == Input || k == Scratch }
+
 // Options of a Ledger.
 type Options struct {
 	Limit int64 // bytes, the most that is ever reserved
+	Large int64 // bytes of Limit for the one large slot
+	// Heap is told, in steps of a few MiB and under the ledger's lock, how many of
+	// the charged bytes lie on the Go heap.
+	Heap func(bytes int64)
 }
 
 // Stats are the numbers of a ledger at one moment.
 type Stats struct {
-	Limit    int64          // bytes
-	Reserved int64          // bytes held by grants, used or not; never over Limit
-	Used     map[Kind]int64 // bytes charged, by kind; kinds at zero are left out
-	Waiting  int            // callers in line
-	Grants   int            // grants that are open
+	Limit     int64          // bytes
+	Reserved  int64          // bytes held, used or not; never over Limit
+	Revocable int64          // of those, bytes that are given back when somebody waits
+	Used      map[Kind]int64 // bytes charged, by kind; kinds at zero are left out
+	Heap      int64          // of those, bytes on the Go heap
+	Waiting   int            // callers in line, for the large slot, or ahead of the streams they share a window with
+	Grants    int            // grants that are open
+	Windows   int            // charges of windows
 }
 
-// Ledger shares out one limit of memory. Needs are admitted whole, first come
-// first served; who waits holds nothing, and who holds never waits, so no set
-// of holders can block one another.
+// Ledger shares out one limit of memory. It is safe for concurrent use.
 type Ledger struct {
-	mu       sync.Mutex
-	limit    int64
-	reserved int64
-	used     map[Kind]int64
-	line     []*waiter
-	open     int
-}
+	limit int64
+	large int64
+	tell  func(int64)
 
-// waiter is a caller in line; ready is closed once its grant is set.
-type waiter struct {
-	need  int64
-	grant *Grant
-	ready chan struct{}
+	mu    sync.Mutex // guards all below, and all grants and seats
+	firm  int64      // held by grants, the large slot not counted; at most limit - large
+	spare int64      // held revocably
+	used  map[Kind]int64
+	heap  int64
+	told  int64 // the last word to tell
+	open  int
+
+	line   []*waiter // for admission
+	slots  []*waiter // for the large slot
+	holder *Grant    // of the large slot
+	ahead  []*Grant  // that hold revocable bytes, oldest first
+	plans  map[string]*plan
+	queued []*Seat // that wait for a window, in order of arrival
+	since  time.Time
 }
 
 // New makes a ledger of o.Limit bytes.
 func New(o Options) *Ledger {
-	return &Ledger{limit: max(o.Limit, 0), used: make(map[Kind]int64)}
+	limit := max(o.Limit, 0)
+	l := &Ledger{limit: limit, large: min(max(o.Large, 0), limit), tell: o.Heap, used: make(map[Kind]int64), plans: make(map[string]*plan)}
+	if l.tell == nil {
+		l.tell = func(int64) {}
+	}
+	return l
 }
 
-// Admit reserves need bytes, all at once and in order of arrival, and waits
-// for them until ctx ends: ErrTimeout after its deadline, its own error when
-// it was cancelled. A need over the limit is ErrTooLarge at once.
-func (l *Ledger) Admit(ctx context.Context, need int64) (*Grant, error) {
-	if need < 0 {
-		return nil, fmt.Errorf("budget: need of %d bytes", need)
-	}
-	if need > l.limit {
-		return nil, fmt.Errorf("budget: %d bytes needed, limit is %d: %w", need, l.limit, ErrTooLarge)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, l.refusal(err, need)
-	}
-	l.mu.Lock()
-	if len(l.line) == 0 && need <= l.limit-l.reserved {
-		defer l.mu.Unlock()
-		return l.admit(need), nil
-	}
-	w := &waiter{need: need, ready: make(chan struct{})}
-	l.line = append(l.line, w)
-	l.mu.Unlock()
-	return l.wait(ctx, w)
-}
+// Most is the largest need that can ever be admitted: the limit less the large slot.
+func (l *Ledger) Most() int64 { return l.limit - l.large }
 
-// Try admits a need if it fits at once and nobody waits in line, else ErrExhausted.
-func (l *Ledger) Try(need int64) (*Grant, error) {
+// Waiting returns since when there has always been somebody who waits for
+// memory; the zero time if nobody does.
+func (l *Ledger) Waiting() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.line) > 0 || need < 0 || need > l.limit-l.reserved {
-		return nil, fmt.Errorf("budget: %d bytes wanted, %d of %d are free, %d in line: %w", need, l.limit-l.reserved, l.limit, len(l.line), ErrExhausted)
-	}
-	return l.admit(need), nil
-}
-
-// wait returns w's grant once it is ready; when ctx ends first, w leaves the line.
-func (l *Ledger) wait(ctx context.Context, w *waiter) (*Grant, error) {
-	select {
-	case <-w.ready:
-		return w.grant, nil
-	case <-ctx.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if w.grant != nil { // both happened: what was given is not thrown away
-		return w.grant, nil
-	}
-	for i, other := range l.line {
-		if other == w {
-			l.line = append(l.line[:i], l.line[i+1:]...)
-			break
-		}
-	}
-	l.serve() // the next in line may need less
-	return nil, l.refusal(ctx.Err(), w.need)
-}
-
-func (l *Ledger) refusal(err error, need int64) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("budget: %d bytes needed, limit is %d: %w", need, l.limit, ErrTimeout)
-	}
-	return fmt.Errorf("budget: waiting for %d bytes: %w", need, err)
-}
-
-// admit makes a grant. The lock is held and the bytes are free.
-func (l *Ledger) admit(need int64) *Grant {
-	l.reserved += need
-	l.open++
-	return &Grant{ledger: l, admitted: need}
-}
-
-// serve admits the head of the line as long as it fits. The lock is held.
-func (l *Ledger) serve() {
-	for len(l.line) > 0 && l.line[0].need <= l.limit-l.reserved {
-		w := l.line[0]
-		l.line[0] = nil
-		l.line = l.line[1:]
-		w.grant = l.admit(w.need)
-		close(w.ready)
-	}
+	return l.since
 }
 
 // Stats returns the numbers of this moment; they agree with each other.
 func (l *Ledger) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Stats{
-		Limit: l.limit, Reserved: l.reserved, Used: maps.Clone(l.used),
-		Waiting: len(l.line), Grants: l.open,
+	s := Stats{
+		Limit: l.limit, Reserved: l.limit - l.free(), Revocable: l.spare, Used: maps.Clone(l.used), Heap: l.heap,
+		Waiting: l.waiting(), Grants: l.open,
+	}
+	for _, p := range l.plans {
+		s.Windows += len(p.charges)
+	}
+	return s
+}
+
+// free is what nobody holds. The lock is held here and in all below.
+func (l *Ledger) free() int64 {
+	n := l.limit - l.firm - l.spare
+	if l.holder != nil {
+		n -= l.large
+	}
+	return n
+}
+
+// room tells whether n more firm bytes can be held at once.
+func (l *Ledger) room(n int64) bool { return n <= l.Most()-l.firm && n <= l.free() }
+
+// quiet tells whether nobody waits for what is held revocably.
+func (l *Ledger) quiet() bool { return len(l.line) == 0 && len(l.slots) == 0 }
+
+func (l *Ledger) waiting() int { return len(l.line) + len(l.slots) + len(l.queued) }
+
+// note keeps the time since when somebody waits.
+func (l *Ledger) note() {
+	switch {
+	case l.waiting() == 0:
+		l.since = time.Time{}
+	case l.since.IsZero():
+		l.since = time.Now()
+	}
+}
+
+// serve gives what is free to those who wait: the large slot first, for its
+// waiters hold memory; then the line; then, if nobody waits in it, those who
+// run ahead.
+func (l *Ledger) serve() {
+	if l.waiting() > 0 {
+		l.serveSlot()
+		if l.holder != nil || len(l.slots) == 0 {
+			l.serveLine()
+		}
+		if len(l.line) == 0 {
+			l.serveSeats()
+		}
+	}
+	l.note()
+}
+
+// heapStep is how coarsely Options.Heap is told, in bytes.
+const heapStep = 8 << 20
+
+// count moves the books of k by n bytes, on the Go heap or off it.
+func (l *Ledger) count(k Kind, n int64, heap bool) {
+	if l.used[k] += n; l.used[k] == 0 {
+		delete(l.used, k)
+	}
+	if !heap {
+		return
+	}
+	if l.heap += n; l.heap > l.told || l.heap < l.told-2*heapStep {
+		l.told = (l.heap + heapStep - 1) / heapStep * heapStep
+		l.tell(l.told)
 	}
 }
