@@ -108,9 +108,9 @@ func (s *sender) send(ctx context.Context) error {
 	}
 	defer batches.Close()
 	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, batches.Grant())
-	first, end := s.Events.Span(ctx, "first batch")
+	_, end := s.Events.Span(ctx, "first batch")
 	for {
-		b, err := batches.Next(first)
+		b, err := batches.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			end(nil)
 			return nil
@@ -122,7 +122,7 @@ func (s *sender) send(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		first, end = ctx, func(error) {}
+		end = func(error) {}
 	}
 }
 

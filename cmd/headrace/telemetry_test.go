@@ -76,6 +76,7 @@ func folder(t *testing.T) string {
 
 // One DoGet is one trace: the client's span, the RPC's, and a child for each stage.
 func TestTraceOfOneRead(t *testing.T) {
+	dir := folder(t) // before anything runs: it may skip the test
 	var r receiver
 	otlp := grpc.NewServer()
 	collector.RegisterTraceServiceServer(otlp, &r)
@@ -83,7 +84,6 @@ func TestTraceOfOneRead(t *testing.T) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = otlp.Serve(port) })
 
-	dir := folder(t)
 	cfg, err := configs.Load(configs.Source{Flags: map[string]string{"telemetry.otlp": "http://" + port.Addr().String()}})
 	if err != nil {
 		t.Fatal(err)

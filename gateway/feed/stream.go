@@ -140,7 +140,7 @@ func (s *Stream) reach(ctx context.Context, b *Batch, at place) (w *window, wait
 		return nil, time.Since(began), err
 	}
 	s.inside[at.span] = w
-	s.readAhead(at)
+	s.readAhead(ctx, at)
 	return w, time.Since(began), nil
 }
 
@@ -160,13 +160,13 @@ func (s *Stream) quit(b *Batch, span int) error {
 }
 
 // readAhead has the window after one decoded while the stream is in it.
-func (s *Stream) readAhead(at place) {
+func (s *Stream) readAhead(ctx context.Context, at place) {
 	if old := s.next[at.span]; old != nil {
 		delete(s.next, at.span)
 		defer s.plan.leave(old) // after the new one is in use: they may be the same
 	}
 	if next, ok := s.plan.following(at, s.walk.Schedule.End()); ok {
-		s.next[at.span] = s.ahead(next)
+		s.next[at.span] = s.ahead(ctx, next)
 	}
 }
 

@@ -57,7 +57,7 @@ const patience = 200
 // await waits until a window is decoded.
 func (s *Stream) await(ctx context.Context, w *window) error {
 	for tries := 0; ; {
-		done, changed := s.decode(w)
+		done, changed := s.decode(ctx, w)
 		if done != nil {
 			select {
 			case <-done:
@@ -116,7 +116,7 @@ func (p *plan) led(s *Stream) bool {
 
 // decode sees to it that a window is being decoded, and returns what tells its end; without memory nothing, and what tells
 // a change.
-func (s *Stream) decode(w *window) (done, changed <-chan struct{}) {
+func (s *Stream) decode(ctx context.Context, w *window) (done, changed <-chan struct{}) {
 	p := s.plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Stream) decode(w *window) (done, changed <-chan struct{}) {
 		}
 		grant, own = free, true
 	}
-	p.begin(w, grant, own)
+	p.begin(ctx, w, grant, own)
 	return w.done, p.changed
 }
 
@@ -141,7 +141,7 @@ func (p *plan) pieces(at place) []sampler.Piece {
 }
 
 // ahead begins to decode a window that will be needed, if there is memory for it. It must be left, like one entered.
-func (s *Stream) ahead(at place) *window {
+func (s *Stream) ahead(ctx context.Context, at place) *window {
 	p := s.plan
 	w := p.use(at)
 	p.mu.Lock()
@@ -149,7 +149,7 @@ func (s *Stream) ahead(at place) *window {
 	if w.state == idle && w.err == nil {
 		grant, err := p.feed.ledger.Try(p.bytes(p.pieces(at)))
 		if err == nil {
-			p.begin(w, grant, true)
+			p.begin(ctx, w, grant, true)
 		}
 	}
 	return w
@@ -195,13 +195,16 @@ func (p *plan) release(w *window) {
 	w.blocks = nil
 }
 
-// begin starts the decoding of a window. The lock is held.
-func (p *plan) begin(w *window, grant *budget.Grant, own bool) {
+// begin starts the decoding of a window. It is told as part of the call that asked for it, but ends with the plan: others
+// may wait for it when that call is over. The lock is held.
+func (p *plan) begin(call context.Context, w *window, grant *budget.Grant, own bool) {
 	e := p.epochLocked(w.at.epoch)
-	ctx, cancel := context.WithCancel(p.ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(call))
+	stop := context.AfterFunc(p.ctx, cancel)
 	w.state, w.cancel, w.err, w.done = decoding, cancel, nil, make(chan struct{})
 	p.work.Go(func() {
 		defer cancel()
+		defer stop()
 		blocks, rows, pieces, err := p.load(ctx, e, w.at, grant)
 		if own {
 			grant.Close() // what it was charged stays charged until the frames are gone
