@@ -53,6 +53,13 @@ class Data:
     part: int = 10
     wait: float = 0.0  # seconds each message waits for data
     part_again: int | None = None  # rows of a message in streams that resume
+    epochs: int = 1  # all alike; steps must divide them
+
+    def receipt(self, since: int) -> dict[str, Any]:
+        """Of the rows of an epoch from one on."""
+        rows = range(since, self.rows)
+        steps = -(-len(rows) // self.step)
+        return {"rows": len(rows), "steps": steps, "padded": 0, "dropped": 0, "sum": total(rows)}
 
 
 @dataclass
@@ -114,16 +121,25 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
 
     def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         request = self._request(descriptor.command)
-        rows = self.data.rows - _after(request)
+        rows = self.data.rows * self.data.epochs - _after(request, self.data.rows)
         meta = {
             "plan": PLAN,
             "snapshot": SNAPSHOT,
             "rows": rows,
             "steps": -(-rows // self.data.step),
+            "window_blocks": 0,
+            "design_effect": None,
+            "dropped": 0,
+            "padded": 0,
             "schema": "f" * 64,
             "flight": FLIGHT,
+            "blocks": 10,
+            "bytes": 800,
+            "memory": 80,
         }
-        endpoints = [flight.FlightEndpoint(b"ticket " + descriptor.command, [])] * request.get("num_workers", 1)
+        endpoints = [flight.FlightEndpoint(b"ticket " + descriptor.command, [])] * (
+            1 if "rank" in request else request.get("world_size", 1)
+        )
         return flight.FlightInfo(SCHEMA, descriptor, endpoints, rows, -1, True, json.dumps(meta))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
@@ -135,7 +151,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
             assert request["flight"] == FLIGHT
         again = not first and self.data.part_again is not None
         part = self.data.part_again if again and self.data.part_again else self.data.part
-        return flight.GeneratorStream(self.schema, self.messages(self._messages(_after(request), part)))
+        return flight.GeneratorStream(self.schema, self.messages(self._messages(_after(request, self.data.rows), part)))
 
     def _request(self, command: bytes) -> dict[str, Any]:
         self.refuse()
@@ -147,18 +163,29 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         return request
 
     def _messages(self, start: int, part: int) -> Messages:
+        """The messages from a row on, rows counted over all epochs."""
         data = self.data
-        for low in range(start, data.rows, data.step):
-            high = min(low + data.step, data.rows)
-            parts = [range(a, min(a + part, high)) for a in range(low, high, part)]
+        origin = start
+        for low in range(start, data.rows * data.epochs, data.step):
+            epoch, first = divmod(low, data.rows)
+            high = min(first + data.step, data.rows)
+            parts = [range(a, min(a + part, high)) for a in range(first, high, part)]
             for number, rows in enumerate(parts, 1):
                 self.calls.messages += 1
                 self.fault(self.calls.messages - 1)
-                meta = {"epoch": 0, "step": low // data.step, "sum": total(rows), "wait_us": int(data.wait * 1e6)}
+                step = epoch * -(-data.rows // data.step) + first // data.step
+                meta: dict[str, Any] = {
+                    "epoch": epoch,
+                    "step": step,
+                    "sum": total(rows),
+                    "wait_us": int(data.wait * 1e6),
+                }
                 if len(parts) > 1:
                     meta |= {"part": number, "parts": len(parts)}
                 if number == len(parts):
-                    meta["cursor"] = _cursor(0, high) if high < data.rows else _cursor(1, 0)
+                    meta["cursor"] = _cursor(epoch, high) if high < data.rows else _cursor(epoch + 1, 0)
+                    if high == data.rows:
+                        meta["receipt"] = data.receipt(max(0, origin - epoch * data.rows))
                 time.sleep(data.wait)
                 yield batch(rows, self.schema), json.dumps(meta).encode()
 
@@ -167,14 +194,14 @@ def _cursor(epoch: int, rows: int) -> str:
     return f"hr1:{PLAN[:32]}:{epoch}:{rows}"
 
 
-def _after(request: dict[str, Any]) -> int:
-    """The row to begin with; a cursor of the next epoch is the end of this one."""
+def _after(request: dict[str, Any], rows: int) -> int:
+    """The row to begin with, counted over all epochs."""
     if "after" not in request:
         return 0
-    _, plan, epoch, rows = request["after"].split(":")
+    _, plan, epoch, row = request["after"].split(":")
     if plan != PLAN[:32]:
         raise pa.ArrowInvalid("the cursor belongs to another plan")
-    return int(rows) if epoch == "0" else 1 << 62
+    return int(epoch) * rows + int(row)
 
 
 def main() -> None:

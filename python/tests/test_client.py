@@ -1,10 +1,13 @@
 """Calls that are not streams: listing, schema, plan, tokens, and errors by what to do about them."""
 
+import json
 import os
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,7 +34,9 @@ def test_schema_and_plan(gateway: Gateway) -> None:
     with headrace.connect(gateway.uri) as client:
         assert client.schema("team/numbers").equals(SCHEMA, check_metadata=True)
         plan = client.plan("team/numbers", batch_size=7, columns=None)
-    assert plan == headrace.Plan(PLAN, SNAPSHOT, 100, 10, SCHEMA, "f" * 64)
+    assert (plan.plan, plan.snapshot, plan.rows, plan.steps) == (PLAN, SNAPSHOT, 100, 10)
+    assert (plan.blocks, plan.bytes, plan.memory, plan.design_effect, plan.good_window) == (10, 800, 80, None, 0)
+    assert (plan.schema, plan.fingerprint) == (SCHEMA, "f" * 64)
 
 
 def test_errors_of_requests(gateway: Gateway) -> None:
@@ -41,7 +46,45 @@ def test_errors_of_requests(gateway: Gateway) -> None:
         with pytest.raises(headrace.HeadraceError, match="did you mean shuffle"):
             client.stream("team/numbers", shuffel=True)  # type: ignore[call-arg]
         with pytest.raises(headrace.RequestError, match="2 streams: name a rank"):
-            client.stream("team/numbers", num_workers=2)  # type: ignore[call-arg]
+            client.stream("team/numbers", world_size=2)
+
+
+def test_options_as_they_go_over_the_wire(gateway: Gateway) -> None:
+    seen = []
+    ask = gateway._request
+
+    def request(command: bytes) -> dict[str, Any]:
+        seen.append(json.loads(command))
+        return ask(command)
+
+    gateway._request = request  # type: ignore[method-assign]
+    with headrace.connect(gateway.uri) as client:
+        client.plan("team/numbers", shuffle=True, seed=7, batch_size=4, split=(1, 0, 9000), tail=None)
+        client.plan("team/numbers", shuffle=False, split={"seed": 1, "from": 0, "to": 9000})
+        client.plan("team/numbers", shuffle="full", rank=0, world_size=2, worker_id=0, num_workers=3, num_epochs=-1)
+    split = {"seed": 1, "from": 0, "to": 9000}
+    name = {"dataset": "team/numbers"}
+    assert seen == [
+        name | {"shuffle": "window", "seed": 7, "batch_size": 4, "split": split},
+        name | {"shuffle": "none", "split": split},
+        name | {"shuffle": "full", "rank": 0, "world_size": 2, "worker_id": 0, "num_workers": 3, "num_epochs": -1},
+    ]
+
+
+def test_b87_a_rank_of_many_that_names_none_is_warned(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with headrace.connect(gateway.uri) as client:
+        with pytest.warns(UserWarning, match="rank 1 of 2.*every rank reads every row") as caught:
+            client.stream("team/numbers")
+        assert caught[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            client.stream("team/numbers", rank=1, world_size=2, batch_size=10)
+            client.stream("team/numbers", rank=0)
+            client.plan("team/numbers")
+            monkeypatch.setenv("WORLD_SIZE", "1")
+            client.stream("team/numbers")
 
 
 def test_one_root() -> None:

@@ -1,6 +1,6 @@
 """Reads training data from a headrace gateway: streams of record batches that resume by themselves."""
 
-from headrace.client import Client, Dataset, Options, Plan, connect
+from headrace.client import Client, Dataset, Options, Plan, Split, connect
 from headrace.errors import (
     AuthError,
     DataError,
@@ -10,7 +10,7 @@ from headrace.errors import (
     RequestError,
     UnavailableError,
 )
-from headrace.stream import Stats, Stream
+from headrace.stream import Receipt, Stats, Stream
 
 __version__ = "0.1.0"
 
@@ -24,7 +24,9 @@ __all__ = [
     "Options",
     "Plan",
     "PlanChangedError",
+    "Receipt",
     "RequestError",
+    "Split",
     "Stats",
     "Stream",
     "UnavailableError",

@@ -1,12 +1,14 @@
 """The client: what there is, what it looks like, and streams of it."""
 
+import dataclasses
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 from pyarrow import flight
@@ -21,18 +23,43 @@ T = TypeVar("T")
 _FIRST_ANSWER = 10.0
 
 
+# A part of every block's rows, from and to of 10,000, always the same ones for a seed.
+Split = TypedDict("Split", {"seed": int, "from": int, "to": int})
+
+
 class Options(TypedDict, total=False):
     """What may be asked of a data set, by the names on the wire. None stands for the gateway's default."""
 
-    columns: Sequence[str | Sequence[str]] | None  # names, or paths of nested fields; None: all that are granted
-    shards: Sequence[str] | str | None  # keys, or "from:to" in the snapshot's numbers
-    batch_size: int | None  # rows; None: batches as stored
-    max_message_bytes: int | None
-    compression: str | None  # "lz4" or "zstd", on the wire only
-    row_id: bool | None  # adds __row_id, the row's number in the snapshot
+    # Which data.
     snapshot: str | None  # None: the newest
-    after: str | None  # a cursor: go on behind it
+    shards: Sequence[str] | str | None  # keys, or "from:to" in the snapshot's numbers
+    columns: Sequence[str | Sequence[str]] | None  # names, or paths of nested fields; None: all that are granted
+    split: Split | tuple[int, int, int] | None  # a tuple is (seed, from, to)
+    row_id: bool | None  # adds __row_id, the row's number in the snapshot
     expect_schema: str | None  # the fingerprint that a Plan names
+
+    # In which order.
+    shuffle: bool | Literal["none", "window", "full"] | None  # True: window
+    window_blocks: int | None  # more blocks mix better and take more of the gateway's memory
+    groups: int | None  # spans of the order, so that the ranks of a node share blocks
+    seed: int | None
+    epoch: int | None  # the first one
+    num_epochs: int | None  # -1: without end
+
+    # In which steps, and which of them are this stream's.
+    batch_size: int | None  # rows of this rank; None: batches as stored
+    global_batch_size: int | None  # rows of all ranks together
+    world_size: int | None
+    rank: int | None
+    num_workers: int | None
+    worker_id: int | None
+    tail: Literal["drop", "pad", "keep"] | None  # the rows after the last full batch
+    start: str | None  # a cursor: steps are counted from there
+    after: str | None  # a cursor: go on behind it, counting on
+
+    # In which messages.
+    max_message_bytes: int | None
+    compression: Literal["lz4", "zstd"] | None  # on the wire only
 
 
 @dataclass(frozen=True)
@@ -52,8 +79,16 @@ class Plan:
 
     plan: str  # the plan's hash
     snapshot: str
-    rows: int
+    rows: int  # delivered, to all ranks unless one is named; -1: without end
     steps: int
+    dropped: int  # rows that the tail leaves out
+    padded: int  # rows that the tail repeats
+    blocks: int  # that have rows of the plan
+    bytes: int  # that an epoch decodes
+    window_blocks: int  # 0 unless the shuffle is by windows
+    memory: int  # bytes that a window takes at the gateway, for all streams of the plan together
+    design_effect: float | None  # 1: batches are mixed as if drawn at random; None in stored order
+    good_window: int  # the window_blocks that would bring it to 2
     schema: pa.Schema
     fingerprint: str  # for expect_schema
 
@@ -96,13 +131,17 @@ class Client:
     def plan(self, dataset: str, **options: Unpack[Options]) -> Plan:
         """Says what `stream` with the same options would deliver."""
         info, meta = self._info(_request(dataset, options))
-        return Plan(meta["plan"], meta["snapshot"], meta["rows"], meta["steps"], info.schema, meta["schema"])
+        fingerprint = meta.pop("schema")
+        counted = {field.name: meta.get(field.name, 0) for field in dataclasses.fields(Plan)}
+        return Plan(**counted | {"schema": info.schema, "fingerprint": fingerprint})
 
     def stream(self, dataset: str, **options: Unpack[Options]) -> Stream:
         """Streams a data set, or the part of it that the options name.
 
         The snapshot is fixed here; nothing is read before the first batch is asked for.
         """
+        if options.get("rank") is None:
+            _warn_of_ranks(dataset)
         request = _request(dataset, options)
         info, meta = self._info(request)
         if len(info.endpoints) != 1:
@@ -172,7 +211,23 @@ def connect(
 
 
 def _request(dataset: str, options: Options) -> dict[str, Any]:
-    return {"dataset": dataset, **{name: value for name, value in options.items() if value is not None}}
+    request: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if isinstance(request.get("shuffle"), bool):
+        request["shuffle"] = "window" if request["shuffle"] else "none"
+    if isinstance(request.get("split"), tuple):
+        request["split"] = dict(zip(("seed", "from", "to"), request["split"], strict=True))
+    return {"dataset": dataset, **request}
+
+
+def _warn_of_ranks(dataset: str) -> None:
+    """A process that is one rank of many hardly ever means to read what all the others read too."""
+    world, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
+    if world.isdecimal() and int(world) > 1:
+        warnings.warn(
+            f"this process is rank {rank or 'unknown'} of {world} (WORLD_SIZE), but the stream of {dataset} names no "
+            "rank: every rank reads every row. Pass rank and world_size to share them, or rank=0 if that is meant",
+            stacklevel=3,
+        )
 
 
 def _descriptor(request: dict[str, Any]) -> flight.FlightDescriptor:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 from pyarrow import flight
@@ -38,11 +38,43 @@ class Stats:
         return max(("server", "wire", "trainer"), key=lambda name: float(getattr(self, name)))
 
 
+@dataclasses.dataclass(frozen=True)
+class Receipt:
+    """What a stream gave out of one epoch, since its start or after.
+
+    Over all ranks and workers, rows less padded ones add up to the plan's rows less those dropped, and the sums
+    (128-bit numbers, modulo 2**128) to the sum of those rows.
+    """
+
+    epoch: int
+    rows: int  # padded ones included
+    steps: int
+    padded: int  # rows of the tail that were repeated
+    dropped: int  # rows that no rank got; the same number everywhere
+    sum: str  # 32 hex digits; padded rows are not in it
+
+
+class _Tally:
+    """Adds up rows, steps and sums of one epoch."""
+
+    def __init__(self) -> None:
+        self.rows = self.steps = self.sum = 0
+
+    def add(self, rows: int, steps: int, total: int) -> None:
+        self.rows += rows
+        self.steps += steps
+        self.sum = (self.sum + total) % (1 << 128)
+
+    def counted(self) -> tuple[int, int, str]:
+        return self.rows, self.steps, f"{self.sum:032x}"
+
+
 class Stream(Iterator[pa.RecordBatch]):
     """Iterates record batches, each row exactly once, over lost connections and restarted gateways.
 
     A step that is longer than a message comes in several batches; `cursor` moves when the last of them was given out.
-    After an error the next call tries to go on from there. A stream is used by one thread.
+    Steps out of turn, and an epoch that is not what the gateway's receipt says, raise `DataError`. After an error the
+    next call tries to go on from there. A stream is used by one thread.
     """
 
     def __init__(
@@ -67,6 +99,10 @@ class Stream(Iterator[pa.RecordBatch]):
         self._sum = 0
         self._step_rows = 0  # given out since the cursor
         self._step_sum = 0  # of all rows since the cursor, on this connection
+        self._epoch = _Tally()  # given out of this epoch, up to the cursor
+        self._received = _Tally()  # of this epoch, on this connection: what its receipt will speak of
+        self._receipt: Receipt | None = None
+        self._due: int | None = None  # the step that comes next, once one came
         self._repeated = 0  # rows still to pass over: given out before the connection was lost
         self._stats = Stats()
         self._left: float | None = None  # when the user got the last batch
@@ -95,6 +131,11 @@ class Stream(Iterator[pa.RecordBatch]):
     def sum(self) -> str:
         """The receipts' sum of all rows that this stream gave out up to the cursor, as 32 hex digits."""
         return f"{self._sum:032x}"
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """What this stream gave out of the last epoch that it finished; None before the end of one."""
+        return self._receipt
 
     def stats(self) -> Stats:
         """Where the time went so far."""
@@ -158,28 +199,59 @@ class Stream(Iterator[pa.RecordBatch]):
         """What to ask the gateway for, to go on behind the cursor."""
         self._repeated = self._step_rows
         self._step_sum = 0
+        self._received = _Tally()
         if self._cursor == self._request.get("after"):
             return self._ticket
         return flight.Ticket(encode(self._request | {"after": self._cursor}))
 
     def _take(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> pa.RecordBatch | None:
         """Books a message and returns what of it was not given out before, or None."""
+        self._received.add(batch.num_rows, int("cursor" in meta), int(meta["sum"], 16))
+        self._verify(batch, meta)  # before anything is booked, so that after an error nothing counts that nobody got
         repeated = min(self._repeated, batch.num_rows)
         fresh = batch.slice(repeated) if repeated else batch
         self._repeated -= repeated
         self._step_rows += fresh.num_rows
         self._step_sum += int(meta["sum"], 16)
         if "cursor" in meta:
-            if self._repeated:
-                self._drop()
-                raise DataError(f"the step after {self._cursor} came back {self._repeated} rows shorter than before")
-            self._cursor = meta["cursor"]
-            self._sum = (self._sum + self._step_sum) % (1 << 128)
-            self._step_rows = self._step_sum = 0
+            self._commit(meta)
         if repeated and not fresh.num_rows:
             return None
         self._backoff = None
         return fresh
+
+    def _verify(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> None:
+        """A message must be of the step that is due, and an epoch must end with a receipt that agrees."""
+        if self._due not in (None, meta["step"]):
+            self._fail(f"step {meta['step']} came where step {self._due} was due")
+        if "cursor" not in meta:
+            return
+        if self._repeated > batch.num_rows:
+            short = self._repeated - batch.num_rows
+            self._fail(f"the step after {self._cursor} came back {short} rows shorter than before")
+        receipt, came = meta.get("receipt"), self._received.counted()
+        if receipt is None and meta["cursor"].split(":")[2] != str(meta["epoch"]):
+            self._fail(f"epoch {meta['epoch']} ended without a receipt")
+        if receipt is not None and came != (receipt["rows"], receipt["steps"], receipt["sum"]):
+            self._fail(f"the receipt of epoch {meta['epoch']} is {receipt}, but rows, steps and sum are {came}")
+
+    def _commit(self, meta: dict[str, Any]) -> None:
+        """Moves the cursor behind a step."""
+        self._epoch.add(self._step_rows, 1, self._step_sum)
+        self._sum = (self._sum + self._step_sum) % (1 << 128)
+        self._step_rows = self._step_sum = 0
+        self._cursor = meta["cursor"]
+        self._due = meta["step"] + self._request.get("num_workers", 1)
+        if "receipt" in meta:
+            rows, steps, total = self._epoch.counted()
+            told = meta["receipt"]
+            self._receipt = Receipt(meta["epoch"], rows, steps, told["padded"], told["dropped"], total)
+            self._epoch, self._received = _Tally(), _Tally()
+
+    def _fail(self, text: str) -> NoReturn:
+        """The data are not what they should be; the next call begins again at the cursor."""
+        self._drop()
+        raise DataError(text)
 
     def _count(self, batch: pa.RecordBatch, called: float, waited: float) -> None:
         stats = self._stats
@@ -211,6 +283,8 @@ class Stream(Iterator[pa.RecordBatch]):
         self._drop()
         if self._step_rows or self._stats.rows != self._expected >= 0:
             raise DataError(f"the stream ended after {self._stats.rows} of {self._expected} rows")
+        if self._epoch.steps:
+            raise DataError(f"the stream ended at {self._cursor} without a receipt")
         self._ended = True
 
     def _drop(self) -> None:
