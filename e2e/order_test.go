@@ -108,6 +108,12 @@ for name in ("words", "vectors"):
         rest = np.concatenate([i for i, _ in first[5:]])
         got, _ = globally(5, 2, 1000, tail="keep", start=cursor, snapshot=snapshot, **fields)
         assert np.array_equal(np.concatenate(got), rest), (name, order)
+        # one row for two ranks: the first one's share is a batch without rows, of every type
+        info = client.get_flight_info(request(global_batch_size=30_010, world_size=2, tail="keep", rank=0, **fields))
+        reader = client.do_get(info.endpoints[0].ticket)
+        batches = [chunk.data for chunk in reader]
+        assert [b.num_rows for b in batches] == [15_005, 15_005, 0] and batches[2].num_columns == 5
+        [b.validate(full=True) for b in batches]
 `, s.uri)
 }
 

@@ -203,7 +203,7 @@ func (s *sender) limit() int {
 	switch {
 	case s.request.MaxMessageBytes > 0:
 		return int(s.request.MaxMessageBytes)
-	case s.request.BatchSize > 0:
+	case s.batch > 0:
 		return batchMessage
 	default:
 		return storedMessage

@@ -17,7 +17,7 @@ type Receipt struct {
 
 // Batch is a stream's share of one step. Release gives its memory back.
 type Batch struct {
-	Pieces  []Piece // usually one; none when the share is empty
+	Pieces  []Piece // usually one, without rows when the share is empty
 	Step    int64   // counted from the origin of the schedule
 	Epoch   int64   // of its rows
 	Rows    int64

@@ -117,6 +117,11 @@ func (s *Stream) fill(ctx context.Context, b *Batch, step sampler.Step) error {
 	if err := s.join(b); err != nil {
 		return err
 	}
+	if len(b.Pieces) == 0 {
+		if err := s.empty(b); err != nil {
+			return err
+		}
+	}
 	if s.walk.RowID {
 		for i := range b.Pieces {
 			b.Pieces[i].Record = withRowID(s.schema, b.Pieces[i])
@@ -196,6 +201,15 @@ func (s *Stream) join(b *Batch) error {
 	b.Release()
 	b.Pieces = []Piece{joined}
 	return nil
+}
+
+// empty makes the batch of a share without rows: the step counts, so that all ranks take as many.
+func (s *Stream) empty(b *Batch) error {
+	lease, err := s.plan.feed.pool.Assemble(s.grant, budget.Batches, s.walk.Projection.Schema, nil)
+	if err == nil {
+		b.Pieces = append(b.Pieces, Piece{Record: lease.Batch(), Lease: lease, sums: s.sums})
+	}
+	return err
 }
 
 // account counts a batch, and closes the epoch's receipt with the stream's last one of it.
