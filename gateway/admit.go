@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headrace/headrace/gateway/feed"
 	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // admit opens the feed, which reserves a stream's whole need at once, and waits in line for it at most the admission
@@ -24,6 +26,9 @@ func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 		Order: s.order, Schedule: s.schedule, Stream: s.stream(s.rank), First: s.first,
 		Join: s.batch > 0, RowID: s.request.RowID,
 	})
+	if errors.Is(err, budget.ErrTooLarge) {
+		err = fmt.Errorf("shard %q: %w", s.Store.Heaviest(s.snapshot, s.projection, s.blocks), err)
+	}
 	if err != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 	}

@@ -206,6 +206,9 @@ def refusal(error, path):
     text = str(error)
     cause = re.split(r"\.? Detail: |\. gRPC client debug", text)[0]
     cause = re.sub(r"^(Flight|gRPC) returned [\w ]+ error, with message: ", "", cause)
+    cause = re.sub(
+        r"budget: .*larger than", "budget: larger than", cause
+    )  # how much is reserved is not the file's affair
     base = path.rsplit("/", 1)[1]
     if base not in cause:
         cause += " UNEXPLAINED: the file is not named"
