@@ -95,15 +95,15 @@ func (p *Pool) Map(fd uintptr) (*File, error) {
 	}
 	f := &File{pool: p, id: id, fd: own, holds: 1, parts: map[*part]struct{}{}}
 	if err := f.mapAll(st.Size); err != nil {
-		_ = unlease(own)
-		return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoLease, errors.Join(err, unix.Close(own)))
 	}
 	fs.add(f)
 	return f, nil
 }
 
-// lease duplicates fd and puts a read lease on it. Leases belong to what was
-// opened, not to the thread or to the number that asked for it.
+// lease opens the file of fd again and puts a read lease on that. A lease belongs
+// to what was opened, not to the thread that asked for it; and the kernel reads
+// ahead for the mapping alone, without being led astray by other reads.
 //
 // The kernel would tell of a writer by SIGIO, whose default is to end the
 // process and from which nobody learns which file it is about. So nobody is to
@@ -118,7 +118,7 @@ func lease(fd int) (int, error) {
 	if !local[int64(st.Type)] {
 		return 0, fmt.Errorf("file system %#x", st.Type)
 	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	own, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -129,13 +129,6 @@ func lease(fd int) (int, error) {
 		return 0, errors.Join(err, unix.Close(own))
 	}
 	return own, nil
-}
-
-// unlease gives the lease back. What own was opened as lives on in the caller's
-// descriptor, so that closing it alone would not do.
-func unlease(own int) error {
-	_, err := unix.FcntlInt(uintptr(own), unix.F_SETLEASE, unix.F_UNLCK)
-	return errors.Join(err, unix.Close(own))
 }
 
 // willing tells whether the system lets a writer wait long enough, and promises
@@ -271,7 +264,8 @@ func (f *File) end() {
 		return
 	}
 	f.ended, f.wanted = true, true
-	_ = unlease(f.fd) // without a lease there is nothing to give back
+	_, _ = unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_UNLCK) // the mapping alone would keep it
+	_ = unix.Close(f.fd)
 	fs := &f.pool.files
 	if delete(fs.open, f.id); len(fs.open) == 0 {
 		close(fs.stop)
