@@ -1,0 +1,35 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The examples of a page are one program, from top to bottom. They run as they are printed, but for the address.
+func TestDocumentedExamplesRun(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+folder = Path(sys.argv[1]) / "imagenet" / "train"
+folder.mkdir(parents=True)
+for shard in range(2):
+    ids = np.arange(1500) + 1500 * shard
+    columns = {"id": ids, "image": [b"image" * 20] * 1500, "label": ids % 10, "meta": [{"label": int(i)} for i in ids]}
+    pq.write_table(pa.table(columns), folder / f"{shard}.parquet", row_group_size=100)
+`, dir)
+	s := serve(t, dir)
+	for _, page := range []string{"training", "wire"} {
+		t.Run(page, func(t *testing.T) {
+			text, err := os.ReadFile("../docs/" + page + ".md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			script := []string{`token = "any"; os.chdir("..")`}
+			for _, block := range strings.Split(string(text), "```python\n")[1:] {
+				code, _, _ := strings.Cut(block, "```")
+				script = append(script, strings.ReplaceAll(code, "grpc://127.0.0.1:8815", s.uri))
+			}
+			python(t, strings.Join(script, "\n"))
+		})
+	}
+}
