@@ -34,8 +34,8 @@ type Row struct{ Frame, Row int32 }
 type Gatherer struct {
 	schema   *arrow.Schema
 	columns  []*node
-	copier   *copier // in place of columns if a type has no kernel
-	counts   []int64 // by slot: rows, -1 if empty
+	copier   *copier  // in place of columns if a type has no kernel
+	counts   []uint32 // by slot: rows
 	rows     selection
 	size     int64
 	selected bool
@@ -73,7 +73,7 @@ func (g *Gatherer) Put(slot int, batch arrow.RecordBatch) error {
 		return fmt.Errorf("gather: %d rows in one batch: %w", rows, frame.ErrOverflow)
 	}
 	for slot >= len(g.counts) {
-		g.counts = append(g.counts, -1)
+		g.counts = append(g.counts, 0)
 	}
 	if g.copier != nil {
 		g.copier.put(slot, batch)
@@ -84,7 +84,7 @@ func (g *Gatherer) Put(slot int, batch arrow.RecordBatch) error {
 			return err
 		}
 	}
-	g.counts[slot] = rows
+	g.counts[slot] = uint32(rows)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (g *Gatherer) Drop(slot int) {
 	if slot >= len(g.counts) {
 		return
 	}
-	g.counts[slot] = -1
+	g.counts[slot] = 0
 	if g.copier != nil {
 		g.copier.drop(slot)
 	}
@@ -109,7 +109,7 @@ func (g *Gatherer) Drop(slot int) {
 func (g *Gatherer) Select(rows []Row) (int64, error) {
 	g.selected, g.size = false, 0
 	for i, r := range rows {
-		if r.Frame < 0 || int(r.Frame) >= len(g.counts) || r.Row < 0 || int64(r.Row) >= g.counts[r.Frame] {
+		if f := uint32(r.Frame); int(f) >= len(g.counts) || uint32(r.Row) >= g.counts[f] { // negative ones are too large
 			return 0, fmt.Errorf("gather: row %d of %d is row %d of frame %d: %w", i, len(rows), r.Row, r.Frame, ErrRow)
 		}
 	}

@@ -39,11 +39,12 @@ func moveFixed(dst []byte, values []unsafe.Pointer, s *selection, width int64) {
 // moveRows copies one T for each row. The rows were checked when they were
 // selected, and the values to reach that far when they were bound.
 func moveRows[T uint8 | uint16 | uint32 | uint64 | [3]uint32 | [2]uint64 | [3]uint64 | [4]uint64](dst []byte, values []unsafe.Pointer, rows []Row) {
-	var size = int64(unsafe.Sizeof(*new(T)))
+	size := int64(unsafe.Sizeof(*new(T)))
 	out := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(dst))), int64(len(dst))/size)
 	out = out[:len(rows)]
-	for i, r := range rows {
-		out[i] = *(*T)(unsafe.Add(values[r.Frame], int64(r.Row)*size))
+	for i := range rows {
+		r := &rows[i] // this and the unsigned numbers spare a third of the instructions
+		out[i] = *(*T)(unsafe.Add(values[uint32(r.Frame)], int64(uint32(r.Row))*size))
 	}
 }
 
