@@ -147,6 +147,56 @@ print(json.dumps(meta))
 	}
 }
 
+func TestReceiptsAreChecked(t *testing.T) {
+	s := serve(t, folders(t))
+	dir := t.TempDir()
+	python(t, `
+import dataclasses, headrace
+client = headrace.connect(sys.argv[1])
+options = dict(shuffle=True, seed=5, window_blocks=3, world_size=2, batch_size=1000, num_epochs=2, columns=["id"])
+lines = []
+for rank in range(2):
+    for worker in range(2):
+        options |= dict(num_workers=2, worker_id=worker, rank=rank)
+        stream = client.stream("words", **options)
+        if (rank, worker) == (1, 1):  # stops in the first epoch and goes on in another process
+            for _ in range(3):
+                next(stream)
+            lines.append(json.dumps({"epoch": 0, "rows": stream.stats().rows, "sum": stream.sum}))
+            stream = client.stream("words", after=stream.cursor, snapshot=stream.snapshot, **options)
+        receipts = []
+        for batch in stream:
+            if stream.receipt not in receipts and stream.receipt:
+                receipts.append(stream.receipt)
+        lines += [json.dumps(dataclasses.asdict(r)) for r in receipts]
+assert len(lines) == 9
+def write(name, lines):
+    Path(sys.argv[2], name).write_text("\n".join(lines) + "\n")
+write("first", lines[:4])
+write("rest", lines[4:])
+write("short", lines[5:])
+write("twice", lines[4:] + lines[-1:])
+write("other", [*lines[6:], json.dumps(json.loads(lines[4]) | {"sum": "0" * 32}), lines[5]])
+write("bad", ['{"epoch": 0, "rows": 1, "sum": "x"}'])
+`, s.uri, dir)
+	command := strings.Fields("plan words --shuffle window --seed 5 --window-blocks 3 --batch-size 1000 --world-size 2 --num-epochs 2 --server " + s.uri)
+	check := func(rest, want string, good bool, more ...string) {
+		t.Helper()
+		args := append(append(command, more...), "--receipts", filepath.Join(dir, "first"), "--receipts", filepath.Join(dir, rest))
+		out, errOut, err := run(t, args...)
+		if (err == nil) != good || !strings.Contains(out+errOut, want) {
+			t.Errorf("%s: %v, want %q\n%s%s", rest, err, want, out, errOut)
+		}
+	}
+	check("rest", "1      60,000  21       60,000  each once", true)
+	check("short", "missing", false)
+	check("twice", "too many", false)
+	check("other", "not the same", false)
+	check("bad", "32 hex digits", false)
+	check("rest", "another request", false, "--split", "1,0,9000")
+	check("rest", "name num_epochs", false, "--num-epochs", "-1")
+}
+
 func TestConfigIsExplained(t *testing.T) {
 	out, _, err := run(t, "config", "check", "--explain")
 	if err != nil || !strings.Contains(out, "auth.issuer") || !strings.Contains(out, "admission_timeout") {

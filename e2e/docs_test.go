@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,11 +22,17 @@ for shard in range(2):
 	s := serve(t, dir)
 	for _, page := range []string{"training", "wire"} {
 		t.Run(page, func(t *testing.T) {
+			work := t.TempDir() // a copy of what the examples read, where they may write
+			for _, folder := range []string{"gateway/wire/testdata", "sampler/testdata"} {
+				if err := os.CopyFS(filepath.Join(work, folder), os.DirFS(filepath.Join("..", folder))); err != nil {
+					t.Fatal(err)
+				}
+			}
 			text, err := os.ReadFile("../docs/" + page + ".md")
 			if err != nil {
 				t.Fatal(err)
 			}
-			script := []string{`token = "any"; os.chdir("..")`}
+			script := []string{"token = 'any'", fmt.Sprintf("os.chdir(%q)", work)}
 			for _, block := range strings.Split(string(text), "```python\n")[1:] {
 				code, _, _ := strings.Cut(block, "```")
 				script = append(script, strings.ReplaceAll(code, "grpc://127.0.0.1:8815", s.uri))

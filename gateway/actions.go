@@ -23,6 +23,7 @@ const planAction = "headrace.plan"
 var actions = []*flight.ActionType{
 	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
 	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
+	{Type: receiptsAction, Description: "What the receipts of all ranks must add up to, epoch by epoch. Body: a JSON request. Result: JSON."},
 	{Type: statsAction, Description: "Memory by kind and the caller's streams. Body: empty. Result: JSON."},
 }
 
@@ -44,6 +45,8 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 		body, err = s.cancelFlight(stream.Context(), a.GetBody())
 	case planAction:
 		body, err = s.explain(stream.Context(), a.GetBody())
+	case receiptsAction:
+		body, err = s.receipts(stream.Context(), a.GetBody())
 	case statsAction:
 		body, err = s.stats(stream.Context())
 	default:

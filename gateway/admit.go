@@ -15,12 +15,8 @@ import (
 func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 	ctx, end := s.Events.Span(ctx, "admission")
 	defer func() { end(err) }()
-	wait := ctx
-	if s.AdmissionTimeout > 0 {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeout(ctx, s.AdmissionTimeout)
-		defer cancel()
-	}
+	wait, cancel := s.patience(ctx)
+	defer cancel()
 	batches, err = s.feed.Open(wait, feed.Walk{
 		Name: s.hash + schema.Fingerprint(s.projection.Schema), Plan: s.planned.plan, Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection,
 		Order: s.order, Schedule: s.schedule, Stream: s.stream(s.rank), First: s.first,
@@ -33,4 +29,12 @@ func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 		return nil, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 	}
 	return batches, err
+}
+
+// patience bounds how long one may stand in line for memory.
+func (s *Server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.AdmissionTimeout > 0 {
+		return context.WithTimeout(ctx, s.AdmissionTimeout)
+	}
+	return context.WithCancel(ctx)
 }

@@ -47,6 +47,7 @@ type Server struct {
 	feed    *feed.Feed
 	flights flights
 	plans   plans
+	adding  chan struct{} // holds whoever adds up receipts
 	// senders are the goroutines that send batches: a handler may end before its sender has noticed.
 	senders  sync.WaitGroup
 	draining atomic.Bool
@@ -65,7 +66,7 @@ const maxHeader = 32 << 10
 
 // New makes a server. The extra options are the caller's: credentials and telemetry.
 func New(o Options, extra ...grpc.ServerOption) *Server {
-	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger)}
+	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger), adding: make(chan struct{}, 1)}
 	s.Events = s.Events.withDefaults()
 	s.running, s.cut = context.WithCancelCause(context.Background())
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{

@@ -181,6 +181,9 @@ func (s *Schedule) border(from, row int64) bool {
 // Batch returns the rows that all ranks take in a step; 0 when a step is a block.
 func (s *Schedule) Batch() int64 { return s.cut.Batch }
 
+// Begin returns where the first step begins.
+func (s *Schedule) Begin() Place { return s.cut.Start }
+
 // End returns the epoch after the last one, or [Endless].
 func (s *Schedule) End() int64 { return s.cut.End }
 

@@ -28,6 +28,7 @@ func planCommand() *cobra.Command {
 	var t target
 	var asJSON bool
 	var request string
+	var receipts []string
 	cmd := &cobra.Command{
 		Use:   "plan DATASET [request fields as flags] | plan --request JSON",
 		Short: "Show what a request would deliver, and what it takes, before anything is read",
@@ -40,6 +41,9 @@ func planCommand() *cobra.Command {
 				return err
 			}
 			return t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				if len(receipts) > 0 {
+					return checkReceipts(ctx, c, cmd.OutOrStdout(), req, receipts)
+				}
 				info, err := c.Plan(ctx, req)
 				if err != nil {
 					return err
@@ -58,6 +62,7 @@ func planCommand() *cobra.Command {
 	t.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	f.StringSliceVar(&receipts, "receipts", nil, "check these FILES instead, a JSON receipt a line, of all ranks and workers: did each row come once?")
 	f.StringVar(&request, "request", "", "the whole request as JSON, or @FILE that holds it, instead of flags")
 	for _, field := range requestFields {
 		if f.String(field.flag(), "", field.about); field.bare {

@@ -29,6 +29,15 @@ type Receipt struct {
 	Sum     string `json:"sum"`
 }
 
+// EpochReceipt is what the receipts of all ranks for an epoch add up to, padded rows left out: an element of the answer
+// of the action headrace.receipts.
+type EpochReceipt struct {
+	Epoch   int64  `json:"epoch"`
+	Rows    int64  `json:"rows"`
+	Dropped int64  `json:"dropped"`
+	Sum     string `json:"sum"`
+}
+
 // InfoMeta is the app_metadata of a FlightInfo, and the answer of the action headrace.plan.
 type InfoMeta struct {
 	Plan         string   `json:"plan"` // the plan's hash, 64 hex digits
