@@ -57,7 +57,9 @@ def arrow(a: np.ndarray) -> pa.Array:
     if a.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(a.reshape(-1)), a.shape[1])
     if a.dtype.kind == "V":
-        return pa.FixedSizeBinaryArray.from_buffers(pa.binary(a.dtype.itemsize), len(a), [None, pa.py_buffer(a.view("u1"))])
+        return pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(a.dtype.itemsize), len(a), [None, pa.py_buffer(a.view("u1"))]
+        )
     return pa.array(a)
 
 
