@@ -179,6 +179,9 @@ func (w *walker) measure(sp *span, windowBlocks int64) {
 	}
 }
 
+// Number returns which epoch it is.
+func (e *Epoch) Number() int64 { return e.number }
+
 // Spans returns how many spans have rows: one unless there are groups in window order.
 func (e *Epoch) Spans() int {
 	if e.order.plan.Shuffle == ShuffleWindow {

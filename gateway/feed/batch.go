@@ -17,7 +17,7 @@ type Receipt struct {
 
 // Batch is a stream's share of one step. Release gives its memory back.
 type Batch struct {
-	Pieces  []Piece // usually one, without rows when the share is empty
+	Pieces  []Piece // usually one, of no rows when the share is empty
 	Step    int64   // counted from the origin of the schedule
 	Epoch   int64   // of its rows
 	Rows    int64
@@ -41,6 +41,7 @@ type Piece struct {
 	Lease  *frame.Lease
 	rows   []rowRun
 	sums   sampler.Summer
+	sliced bool // out of a block that windows share
 }
 
 // rowRun is rows that follow each other in the snapshot.
@@ -72,4 +73,17 @@ func appendRun(runs []rowRun, r rowRun) []rowRun {
 		return runs
 	}
 	return append(runs, r)
+}
+
+// cutRuns cuts a list after n rows.
+func cutRuns(runs []rowRun, n int64) (first, second []rowRun) {
+	for i, r := range runs {
+		if n < r.n {
+			first = append(append([]rowRun{}, runs[:i]...), rowRun{r.row, n, r.padded})
+			second = append([]rowRun{{r.row + n, r.n - n, r.padded}}, runs[i+1:]...)
+			return first, second
+		}
+		n -= r.n
+	}
+	return runs, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -27,18 +28,25 @@ type blocks struct {
 // block is one block's frames, or the decoding of it.
 type block struct {
 	key    blockKey
-	users  int // guarded by blocks.mu
+	payer  *convoy // whose memory it takes; nil: memory that was free
+	users  int     // guarded by blocks.mu
 	done   chan struct{}
-	leases []*frame.Lease
-	err    error
+	leases []*frame.Lease // once done is closed
+	err    error          // once done is closed
 }
 
 // acquire returns a block that somebody holds or decodes, or decodes it with load. release must follow unless it fails.
-func (bs *blocks) acquire(ctx context.Context, key blockKey, load func() ([]*frame.Lease, error)) (*block, error) {
+func (bs *blocks) acquire(ctx context.Context, key blockKey, payer *convoy, load func() ([]*frame.Lease, error)) (*block, error) {
 	for {
-		b, mine := bs.enter(key)
+		b, mine := bs.enter(key, payer)
 		if mine {
-			b.leases, b.err = load()
+			b.err = protect(func() (err error) {
+				b.leases, err = load()
+				return err
+			})
+			if b.err != nil {
+				bs.forget(b) // before anybody hears of it
+			}
 			close(b.done)
 		}
 		select {
@@ -47,22 +55,22 @@ func (bs *blocks) acquire(ctx context.Context, key blockKey, load func() ([]*fra
 			bs.release(b)
 			return nil, ctx.Err()
 		}
-		if b.err == nil {
+		err := b.err
+		if err == nil {
 			return b, nil
 		}
-		bs.forget(b)
 		bs.release(b)
-		if mine || !errors.Is(b.err, context.Canceled) { // who decoded it gave up, not the block
-			return nil, b.err
-		}
+		if mine || !(errors.Is(err, context.Canceled) || errors.Is(err, budget.ErrExhausted)) {
+			return nil, err
+		} // else it was who decoded it that gave up, or had no memory; we may
 	}
 }
 
-func (bs *blocks) enter(key blockKey) (b *block, mine bool) {
+func (bs *blocks) enter(key blockKey, payer *convoy) (b *block, mine bool) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
 	if b = bs.held[key]; b == nil {
-		b, mine = &block{key: key, done: make(chan struct{})}, true
+		b, mine = &block{key: key, payer: payer, done: make(chan struct{})}, true
 		if bs.held == nil {
 			bs.held = map[blockKey]*block{}
 		}

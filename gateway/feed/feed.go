@@ -1,22 +1,30 @@
 // Package feed walks a plan: prefetches frames, gathers rows, yields batches with cursors.
 //
 // A plan's rows lie in windows of blocks (in stored order every block is a window). A [Stream] goes from window to window:
-// it waits until the blocks of the one it needs are decoded, takes its rows of them, and has the next window decoded
-// meanwhile. Windows and blocks belong to the [Feed]: whoever needs one that is there shares it, so a block that many
-// ranks or jobs need at a time is decoded once.
+// it waits until the blocks of the one it needs are decoded, takes its rows of them, and has the next window that it
+// needs decoded meanwhile. Windows and blocks belong to the [Feed]: whoever needs one that is there shares it, so a block
+// that many ranks or jobs need at a time is decoded once.
 //
 // # Memory
 //
-// Streams of one plan that are near each other form a convoy. Its first member brings memory for one window, which always
-// serves the member that is furthest behind; so that one never waits for memory, and with it the whole convoy moves.
-// Windows beyond it, those read ahead and those of members that run ahead, are taken only from memory that is free at
-// once; a member that cannot have one gives up what it holds and waits. So no set of streams can block each other.
+// Every stream has memory of its own for its batches. For windows, streams of one plan that are near each other form a
+// convoy. The first of them brings memory for one window (of each group), which serves the member that is furthest
+// behind, the leader. Windows beyond it, those read ahead and those of members that run ahead, are decoded only if
+// memory is free at once; a member that cannot have one waits.
+//
+// A window is pinned only while somebody copies out of it or waits for it, and who waits pins no other. Between the
+// batches of a stream, while its client may take all the time it likes, its windows can be taken away: by the leader
+// of the convoy that paid for them, or, if they were beyond, by whoever needs memory. They are decoded again when
+// they are needed. So no client can keep memory from another one's stream, and no set of streams can block each other.
 package feed
 
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/schema"
@@ -53,6 +61,8 @@ type Feed struct {
 	mu     sync.Mutex
 	plans  map[planKey]*plan
 	blocks blocks
+	line   atomic.Int64 // streams that wait to be admitted
+	opened atomic.Int64 // streams so far
 }
 
 // planKey tells plans apart, also those of the same name whose files were opened anew.
@@ -105,5 +115,26 @@ func (f *Feed) part(p *plan) {
 	f.mu.Unlock()
 	if last {
 		p.close()
+	}
+}
+
+// reserve takes memory for a stream, and waits in line for it. What is beyond the convoys makes room.
+func (f *Feed) reserve(ctx context.Context, need int64) (*budget.Grant, error) {
+	if g, err := f.ledger.Try(need); err == nil {
+		return g, nil
+	}
+	f.line.Add(1) // from now on nobody keeps such a window
+	defer f.line.Add(-1)
+	f.reclaim(nil)
+	return f.ledger.Admit(ctx, need)
+}
+
+// reclaim takes away every window that nobody pins and no convoy paid for, or c did, and scanners that stay open.
+func (f *Feed) reclaim(c *convoy) {
+	f.mu.Lock()
+	plans := slices.Collect(maps.Values(f.plans))
+	f.mu.Unlock()
+	for _, p := range plans {
+		p.reclaim(c)
 	}
 }

@@ -2,8 +2,11 @@ package feed
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 
+	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
@@ -11,21 +14,18 @@ import (
 )
 
 // lanes are the scanners that stay open between blocks of large segments, so that a segment that is followed from window
-// to window is decoded once. Each segment has at most one. The zero value is ready.
+// to window is decoded once: one for each place in a segment from which windows go on. The zero value is ready.
 type lanes struct {
 	mu   sync.Mutex
-	open map[segmentKey]*lane
-	last int64 // of the uses
+	open []*lane // who was used last comes last
 }
-
-type segmentKey struct{ shard, segment int }
 
 // lane is a scanner that stands at a row of its segment.
 type lane struct {
-	reader *storage.Reader
-	grant  *budget.Grant // pays for the scanner's scratch; nil: a window's does, and the scanner ends with its block
-	row    int64
-	used   int64
+	shard, segment int
+	row            int64
+	reader         *storage.Reader
+	grant          *budget.Grant // pays for the scanner's scratch; nil: a window's does, and the scanner ends with its block
 }
 
 func (l *lane) close() {
@@ -38,81 +38,95 @@ func (l *lane) close() {
 // maxOpen is how many scanners stay open for a plan.
 const maxOpen = 256
 
-// read decodes a block, by the scanner that stands before it if there is one. The frames are charged to grant.
-func (ls *lanes) read(ctx context.Context, p *plan, b snapshot.Block, grant *budget.Grant) ([]*frame.Lease, error) {
-	key := segmentKey{b.Shard, b.Segment}
-	segment := p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment]
-	l := ls.take(key, b.From)
-	if l == nil {
-		l = p.scanner(b.To < segment.Rows, grant)
-	}
-	l.reader.ChargeTo(grant)
-	leases, err := l.reader.Block(ctx, b)
-	l.row = b.To
-	if err != nil || l.grant == nil || l.row == segment.Rows {
-		l.close()
-		return leases, err
-	}
-	ls.put(key, l)
-	return leases, nil
-}
-
-// scanner opens one. A followed one has a grant of its own, for it outlives the window whose memory pays for the block;
-// without memory for that it is closed after the block.
-func (p *plan) scanner(followed bool, grant *budget.Grant) *lane {
-	l := &lane{}
-	if followed {
+// read decodes a block, by the scanner that stands before it if there is one. The frames are charged to grant. A scanner
+// that stays open outlives the window, so its scratch is charged elsewhere; if there is no memory for that, the window's
+// pays for one that does not.
+func (p *plan) read(ctx context.Context, b snapshot.Block, grant *budget.Grant, modest bool) ([]*frame.Lease, error) {
+	followed := b.To < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
+	l := p.lanes.take(b, p.reach(b))
+	if l == nil && followed && !modest {
 		if own, err := p.feed.ledger.Try(0); err == nil {
-			l.grant, grant = own, own
+			l = p.scanner(b, own)
+			l.grant = own
 		}
 	}
-	l.reader = p.feed.store.Open(p.walk.Snapshot, p.walk.Projection, grant)
-	return l
+	if l != nil {
+		leases, err := p.follow(ctx, l, b, grant)
+		if !errors.Is(err, budget.ErrExhausted) || l.grant == nil {
+			return leases, err
+		}
+	}
+	return p.follow(ctx, p.scanner(b, grant), b, grant)
 }
 
-// take takes out the scanner of a segment if it stands at or before a row.
-func (ls *lanes) take(key segmentKey, row int64) *lane {
+// reach is how many rows before a block a scanner may stand that goes on to it. In stored order workers pass over each
+// other's blocks; else the scanner in front of a block belongs to another lane, unless a split left nothing between.
+func (p *plan) reach(b snapshot.Block) int64 {
+	if p.walk.Plan.Shuffle == sampler.ShuffleNone {
+		return b.From
+	}
+	return int64(p.gap()-1) * (b.To - b.From + 1)
+}
+
+func (p *plan) scanner(b snapshot.Block, grant *budget.Grant) *lane {
+	return &lane{shard: b.Shard, segment: b.Segment, reader: p.feed.store.Open(p.walk.Snapshot, p.walk.Projection, grant)}
+}
+
+// follow decodes a block with a scanner, and keeps that open for the next one if it is not at the segment's end.
+func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *budget.Grant) (leases []*frame.Lease, err error) {
+	keep := false
+	defer func() { // also after a panic
+		if keep {
+			p.lanes.put(l)
+		} else {
+			l.close()
+		}
+	}()
+	l.reader.ChargeTo(grant)
+	leases, err = l.reader.Block(ctx, b)
+	l.row = b.To
+	more := l.row < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
+	keep = err == nil && more && l.grant != nil && p.feed.line.Load() == 0
+	return leases, err
+}
+
+// take takes out the scanner that stands nearest before a block, at most so many rows.
+func (ls *lanes) take(b snapshot.Block, reach int64) *lane {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	l := ls.open[key]
-	if l == nil || l.row > row {
+	best := -1
+	for i, l := range ls.open {
+		if l.shard == b.Shard && l.segment == b.Segment && l.row <= b.From && b.From-l.row <= reach {
+			best, reach = i, b.From-l.row
+		}
+	}
+	if best < 0 {
 		return nil
 	}
-	delete(ls.open, key)
+	l := ls.open[best]
+	ls.open = slices.Delete(ls.open, best, best+1)
 	return l
 }
 
-// put keeps a scanner for the next block; the one that was not used for longest makes room.
-func (ls *lanes) put(key segmentKey, l *lane) {
+// put keeps a scanner for the next block; the one that was not used for longest makes room, or one at the same place: two
+// streams follow the segment there, and one scanner is enough.
+func (ls *lanes) put(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.open == nil {
-		ls.open = map[segmentKey]*lane{}
+	old := slices.IndexFunc(ls.open, func(o *lane) bool {
+		return o.shard == l.shard && o.segment == l.segment && o.row == l.row
+	})
+	if old < 0 && len(ls.open) == maxOpen {
+		old = 0
 	}
-	if old := ls.open[key]; old != nil { // two streams follow the segment: one scanner is enough
-		old.close()
+	if old >= 0 {
+		ls.open[old].close()
+		ls.open = slices.Delete(ls.open, old, old+1)
 	}
-	ls.last++
-	l.used = ls.last
-	ls.open[key] = l
-	if len(ls.open) > maxOpen {
-		ls.drop()
-	}
+	ls.open = append(ls.open, l)
 }
 
-func (ls *lanes) drop() {
-	var oldest segmentKey
-	used := ls.last + 1
-	for key, l := range ls.open {
-		if l.used < used {
-			oldest, used = key, l.used
-		}
-	}
-	ls.open[oldest].close()
-	delete(ls.open, oldest)
-}
-
-// close closes every scanner.
+// close closes every scanner that is not in use.
 func (ls *lanes) close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

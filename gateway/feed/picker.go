@@ -14,8 +14,8 @@ import (
 type picker struct {
 	stream   *Stream
 	gatherer *gather.Gatherer
-	slots    map[*window][][]int32 // of the gatherer: by piece and frame
-	free     []int32
+	slots    map[*window]slots
+	free     []int32 // slots of the gatherer
 	used     int32
 
 	refs []sampler.Ref
@@ -23,15 +23,20 @@ type picker struct {
 	runs []rowRun     // their numbers
 }
 
-func newPicker(s *Stream, g *gather.Gatherer) *picker {
-	return &picker{stream: s, gatherer: g, slots: map[*window][][]int32{}}
+// slots are where the gatherer has the frames of one decoding of a window, by piece and frame.
+type slots struct {
+	load *load
+	at   [][]int32
 }
 
-// pick takes a run of a window's rows.
+func newPicker(s *Stream, g *gather.Gatherer) *picker {
+	return &picker{stream: s, gatherer: g, slots: map[*window]slots{}}
+}
+
+// pick takes a run of the rows of a window, which is pinned.
 func (p *picker) pick(b *Batch, w *window, run sampler.Run) error {
 	if w.rows == nil {
-		p.slice(b, w, run)
-		return nil
+		return p.slice(b, w, run)
 	}
 	slots, err := p.put(w)
 	if err != nil {
@@ -43,6 +48,9 @@ func (p *picker) pick(b *Batch, w *window, run sampler.Run) error {
 	}
 	refs := p.refs[:n]
 	w.rows.Locate(run.From, refs)
+	if p.runs == nil {
+		p.runs = make([]rowRun, 0, n)
+	}
 	for _, ref := range refs {
 		at, row := slots[ref.Piece], ref.Row
 		slot := at[0]
@@ -56,8 +64,9 @@ func (p *picker) pick(b *Batch, w *window, run sampler.Run) error {
 	return nil
 }
 
-// slice takes rows of a window that is one block as it is stored.
-func (p *picker) slice(b *Batch, w *window, run sampler.Run) {
+// slice takes rows of a window that is one block as it is stored. Memory that another convoy waits for is not sent to a
+// client that may be slow: such rows are copied.
+func (p *picker) slice(b *Batch, w *window, run sampler.Run) error {
 	for from := run.From; from < run.To; {
 		lease, _, start := w.frameAt(0, from)
 		record := lease.Batch()
@@ -66,30 +75,37 @@ func (p *picker) slice(b *Batch, w *window, run sampler.Run) {
 			record = record.NewSlice(from-start, to-start)
 		}
 		b.Pieces = append(b.Pieces, Piece{
-			Record: record, Lease: lease.Share(), sums: p.stream.sums,
+			Record: record, Lease: lease.Share(), sums: p.stream.sums, sliced: true,
 			rows: []rowRun{{row: w.pieces[0].Row + from, n: to - from, padded: run.Padded}},
 		})
+		if payer := w.blocks[0].payer; payer != nil && payer != p.stream.convoy {
+			if err := p.copy(&b.Pieces[len(b.Pieces)-1]); err != nil {
+				return err
+			}
+		}
 		from = to
 	}
+	return nil
 }
 
 // put makes the frames of a window known to the gatherer.
 func (p *picker) put(w *window) ([][]int32, error) {
-	if slots, ok := p.slots[w]; ok {
-		return slots, nil
+	if known, ok := p.slots[w]; ok && known.load == w.load {
+		return known.at, nil
 	}
-	slots := make([][]int32, len(w.pieces))
-	p.slots[w] = slots
+	p.drop(w) // it was decoded again since
+	at := make([][]int32, len(w.pieces))
+	p.slots[w] = slots{w.load, at}
 	for i := range w.pieces {
 		for _, record := range w.records(i) {
 			slot := p.slot()
-			slots[i] = append(slots[i], slot)
+			at[i] = append(at[i], slot)
 			if err := p.gatherer.Put(int(slot), record); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return slots, nil
+	return at, nil
 }
 
 func (p *picker) slot() int32 {
@@ -104,7 +120,7 @@ func (p *picker) slot() int32 {
 
 // drop makes the gatherer forget a window's frames.
 func (p *picker) drop(w *window) {
-	for _, slots := range p.slots[w] {
+	for _, slots := range p.slots[w].at {
 		for _, slot := range slots {
 			p.gatherer.Drop(int(slot))
 			p.free = append(p.free, slot)
@@ -144,17 +160,75 @@ func (p *picker) gather(b *Batch, rows []gather.Row, runs []rowRun) error {
 	return nil
 }
 
-// cutRuns cuts a list after n rows.
-func cutRuns(runs []rowRun, n int64) (first, second []rowRun) {
-	for i, r := range runs {
-		if n < r.n {
-			first = append(append([]rowRun{}, runs[:i]...), rowRun{r.row, n, r.padded})
-			second = append([]rowRun{{r.row + n, r.n - n, r.padded}}, runs[i+1:]...)
-			return first, second
+// settle makes a batch keep nothing of any window, before its stream waits for another one.
+func (p *picker) settle(b *Batch) error {
+	for i := range b.Pieces {
+		if b.Pieces[i].sliced {
+			if err := p.copy(&b.Pieces[i]); err != nil {
+				return err
+			}
 		}
-		n -= r.n
 	}
-	return runs, nil
+	return p.flush(b)
+}
+
+// copy makes a slice a piece with memory of its own.
+func (p *picker) copy(piece *Piece) error {
+	whole := []frame.Piece{frame.PieceOf(piece.Record, 0, piece.Record.NumRows())}
+	lease, err := p.assemble(whole)
+	if err != nil {
+		return err
+	}
+	piece.Lease.Release()
+	piece.Lease, piece.Record, piece.sliced = lease, lease.Batch(), false
+	return nil
+}
+
+func (p *picker) assemble(pieces []frame.Piece) (*frame.Lease, error) {
+	s := p.stream
+	return s.plan.feed.pool.Assemble(s.grant, budget.Batches, s.walk.Projection.Schema, pieces)
+}
+
+// finish makes a batch ready to be sent. One of no rows is a piece without rows.
+func (p *picker) finish(b *Batch) error {
+	if err := p.flush(b); err != nil {
+		return err
+	}
+	if walk := p.stream.walk; len(b.Pieces) == 0 || walk.Join && len(b.Pieces) > 1 {
+		if err := p.join(b); err != nil {
+			return err
+		}
+	}
+	if p.stream.walk.RowID {
+		for i := range b.Pieces {
+			b.Pieces[i].Record = withRowID(p.stream.schema, b.Pieces[i])
+		}
+	}
+	return nil
+}
+
+// join makes one piece of all, unless they are more than a frame.
+func (p *picker) join(b *Batch) error {
+	pieces := make([]frame.Piece, len(b.Pieces))
+	joined := Piece{sums: p.stream.sums}
+	for i, piece := range b.Pieces {
+		pieces[i] = frame.PieceOf(piece.Record, 0, piece.Record.NumRows())
+		joined.rows = append(joined.rows, piece.rows...)
+	}
+	size, err := frame.Measure(p.stream.walk.Projection.Schema, pieces)
+	if errors.Is(err, frame.ErrOverflow) || err == nil && size > frame.MaxFrame {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if joined.Lease, err = p.assemble(pieces); err != nil {
+		return err
+	}
+	joined.Record = joined.Lease.Batch()
+	b.Release()
+	b.Pieces = []Piece{joined}
+	return nil
 }
 
 // reset forgets everything.

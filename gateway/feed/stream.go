@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -11,30 +10,31 @@ import (
 	"github.com/headrace/headrace/gateway/gather"
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage/budget"
-	"github.com/headrace/headrace/storage/frame"
 )
 
 // Stream yields the batches of one walk. One goroutine uses it.
 type Stream struct {
 	walk   Walk
 	plan   *plan
-	grant  *budget.Grant // pays for batches, and for the convoy's windows if the stream founded it
+	number int64         // in the order of opening
+	grant  *budget.Grant // pays for batches
 	convoy *convoy
-	place  sampler.Place // of its next step; guarded by plan.mu
-	at     place         // of the first window of its next step; guarded by plan.mu
+	place  sampler.Place // where its next step begins; guarded by plan.mu
 	sums   sampler.Summer
 	schema *arrow.Schema // with the column of row numbers
 
 	step   int64
+	epoch  *sampler.Epoch  // of the step
 	inside map[int]*window // by span
 	next   map[int]*window // read ahead, by span
+	pinned []*window
 	total  Receipt
 	picker *picker
 }
 
 func newStream(p *plan, w Walk) (*Stream, error) {
 	s := &Stream{
-		walk: w, plan: p, step: w.Stream.Next(w.First), sums: sampler.NewSummer(w.Snapshot.ID),
+		walk: w, plan: p, number: p.feed.opened.Add(1), step: w.Stream.Next(w.First), sums: sampler.NewSummer(w.Snapshot.ID),
 		schema: WithRowID(w.Projection.Schema), inside: map[int]*window{}, next: map[int]*window{},
 	}
 	gatherer, err := gather.New(w.Projection.Schema)
@@ -42,9 +42,9 @@ func newStream(p *plan, w Walk) (*Stream, error) {
 		return nil, err
 	}
 	s.picker = newPicker(s, gatherer)
-	if s.more() {
-		s.place, s.at = s.whereabouts(s.walk.Schedule.Step(s.step))
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.proceed()
 	return s, nil
 }
 
@@ -52,19 +52,11 @@ func newStream(p *plan, w Walk) (*Stream, error) {
 func (s *Stream) Grant() *budget.Grant { return s.grant }
 
 // more tells whether there is another step.
-func (s *Stream) more() bool {
-	count := s.walk.Schedule.Count()
-	return count == sampler.Endless || s.step < count
-}
+func (s *Stream) more() bool { return s.has(s.step) }
 
-// whereabouts is where a step stands: its rows, and the first window that its share touches.
-func (s *Stream) whereabouts(step sampler.Step) (sampler.Place, place) {
-	at := place{epoch: step.Epoch}
-	for run := range s.plan.epoch(step.Epoch).Runs(step, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
-		at.span, at.window = run.Span, run.Window
-		break
-	}
-	return sampler.Place{Epoch: step.Epoch, Rows: step.From}, at
+func (s *Stream) has(step int64) bool {
+	count := s.walk.Schedule.Count()
+	return count == sampler.Endless || step < count
 }
 
 // Next returns the next batch, io.EOF after the last, or why there is none: an error is never an early end.
@@ -73,37 +65,32 @@ func (s *Stream) Next(ctx context.Context) (*Batch, error) {
 		return nil, io.EOF
 	}
 	step := s.walk.Schedule.Step(s.step)
-	s.move(step)
+	if s.epoch == nil || s.epoch.Number() != step.Epoch {
+		s.epoch = s.plan.epoch(step.Epoch)
+	}
 	b := &Batch{Step: step.Number, Epoch: step.Epoch, After: step.After}
-	if err := s.fill(ctx, b, step); err != nil {
+	err := s.fill(ctx, b, step)
+	if err != nil {
 		s.picker.reset()
 		b.Release()
-		return nil, err
+	} else {
+		s.account(b, step)
+		s.step += s.walk.Stream.Workers
 	}
-	for _, p := range b.Pieces {
-		b.Rows += p.Record.NumRows()
-		b.Sum = b.Sum.Add(p.Sum(0, p.Record.NumRows()))
-	}
-	s.account(b, step)
-	s.step += s.walk.Stream.Workers
-	return b, nil
-}
-
-// move tells the convoy where the stream is now.
-func (s *Stream) move(step sampler.Step) {
-	at, window := s.whereabouts(step)
 	s.plan.mu.Lock()
 	defer s.plan.mu.Unlock()
-	s.place, s.at = at, window
-	s.plan.notify()
+	s.letGo()
+	if err != nil {
+		return nil, err
+	}
+	s.proceed()
+	return b, nil
 }
 
 // fill takes the stream's share of a step, window after window.
 func (s *Stream) fill(ctx context.Context, b *Batch, step sampler.Step) error {
-	epoch := s.plan.epoch(step.Epoch)
-	for run := range epoch.Runs(step, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
-		w, waited, err := s.reach(ctx, b, place{step.Epoch, run.Span, run.Window})
-		b.Wait += waited
+	for run := range s.epoch.Runs(step, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
+		w, err := s.reach(ctx, b, step, run)
 		if err != nil {
 			return err
 		}
@@ -111,42 +98,62 @@ func (s *Stream) fill(ctx context.Context, b *Batch, step sampler.Step) error {
 			return err
 		}
 	}
-	if err := s.picker.flush(b); err != nil {
-		return err
+	return s.picker.finish(b)
+}
+
+// reach pins the window of a run and makes it the one that the stream is in. Before it waits for a window it lets go of
+// all others, and copies what it still wants of them.
+func (s *Stream) reach(ctx context.Context, b *Batch, step sampler.Step, run sampler.Run) (*window, error) {
+	at := place{step.Epoch, run.Span, run.Window}
+	w := s.inside[at.span]
+	entered := w == nil || w.at != at
+	if entered {
+		if err := s.quit(b, at.span); err != nil {
+			return nil, err
+		}
+		w = s.plan.use(s.epoch, at)
+		s.inside[at.span] = w
 	}
-	if err := s.join(b); err != nil {
-		return err
+	if err := s.hold(ctx, b, w); err != nil {
+		return nil, err
 	}
-	if len(b.Pieces) == 0 {
-		if err := s.empty(b); err != nil {
+	if entered && !run.Padded { // repeated rows are at the epoch's end, in windows that lie behind
+		s.readAhead(step, run)
+	}
+	return w, nil
+}
+
+// hold pins a window, unless it is.
+func (s *Stream) hold(ctx context.Context, b *Batch, w *window) error {
+	for _, p := range s.pinned {
+		if p == w {
+			return nil
+		}
+	}
+	if !s.plan.pin(w) {
+		if err := s.picker.settle(b); err != nil {
+			return err
+		}
+		s.plan.mu.Lock()
+		s.letGo()
+		s.plan.mu.Unlock()
+		began := time.Now()
+		err := s.await(ctx, w)
+		b.Wait += time.Since(began)
+		if err != nil {
 			return err
 		}
 	}
-	if s.walk.RowID {
-		for i := range b.Pieces {
-			b.Pieces[i].Record = withRowID(s.schema, b.Pieces[i])
-		}
-	}
+	s.pinned = append(s.pinned, w)
 	return nil
 }
 
-// reach makes a window the one that the stream is in, and leaves the one it was in before: rows still to be copied out
-// of that are copied first, so that it does not hold one window while it waits for another.
-func (s *Stream) reach(ctx context.Context, b *Batch, at place) (w *window, waited time.Duration, err error) {
-	if w = s.inside[at.span]; w != nil && w.at == at {
-		return w, 0, nil
+// letGo unpins all windows. The plan's lock is held.
+func (s *Stream) letGo() {
+	for _, w := range s.pinned {
+		s.plan.unpin(w)
 	}
-	if err := s.quit(b, at.span); err != nil {
-		return nil, 0, err
-	}
-	began := time.Now()
-	w, err = s.enter(ctx, at)
-	if err != nil {
-		return nil, time.Since(began), err
-	}
-	s.inside[at.span] = w
-	s.readAhead(ctx, at)
-	return w, time.Since(began), nil
+	s.pinned = s.pinned[:0]
 }
 
 // quit leaves the window of a span.
@@ -158,72 +165,75 @@ func (s *Stream) quit(b *Batch, span int) error {
 	if err := s.picker.flush(b); err != nil {
 		return err
 	}
+	s.plan.mu.Lock()
+	s.letGo()
+	s.plan.mu.Unlock()
 	s.picker.drop(w)
 	delete(s.inside, span)
 	s.plan.leave(w)
 	return nil
 }
 
-// readAhead has the window after one decoded while the stream is in it.
-func (s *Stream) readAhead(ctx context.Context, at place) {
-	if old := s.next[at.span]; old != nil {
-		delete(s.next, at.span)
-		defer s.plan.leave(old) // after the new one is in use: they may be the same
+// readAhead has the next window of a span that the stream needs decoded while it is in another one.
+func (s *Stream) readAhead(step sampler.Step, run sampler.Run) {
+	var w *window
+	if e, at, ok := s.upcoming(step, run); ok {
+		w = s.plan.use(e, at)
+		s.plan.ahead(w)
 	}
-	if next, ok := s.plan.following(at, s.walk.Schedule.End()); ok {
-		s.next[at.span] = s.ahead(ctx, next)
+	if old := s.next[run.Span]; old != nil { // after the new one is in use: they may be the same
+		s.plan.leave(old)
+		delete(s.next, run.Span)
+	}
+	if w != nil {
+		s.next[run.Span] = w
 	}
 }
 
-// join makes one piece of several, unless they are more than a frame.
-func (s *Stream) join(b *Batch) error {
-	if !s.walk.Join || len(b.Pieces) < 2 {
-		return nil
-	}
-	pieces := make([]frame.Piece, len(b.Pieces))
-	joined := Piece{sums: s.sums}
-	for i, p := range b.Pieces {
-		pieces[i] = frame.PieceOf(p.Record, 0, p.Record.NumRows())
-		joined.rows = append(joined.rows, p.rows...)
-	}
-	size, err := frame.Measure(s.walk.Projection.Schema, pieces)
-	if err != nil && !errors.Is(err, frame.ErrOverflow) {
-		return err
-	}
-	if err != nil || size > frame.MaxFrame {
-		return nil
-	}
-	joined.Lease, err = s.plan.feed.pool.Assemble(s.grant, budget.Batches, s.walk.Projection.Schema, pieces)
-	if err != nil {
-		return err
-	}
-	joined.Record = joined.Lease.Batch()
-	b.Release()
-	b.Pieces = []Piece{joined}
-	return nil
-}
+// lookAhead is in how many steps the next window is looked for.
+const lookAhead = 8
 
-// empty makes the batch of a share without rows: the step counts, so that all ranks take as many.
-func (s *Stream) empty(b *Batch) error {
-	lease, err := s.plan.feed.pool.Assemble(s.grant, budget.Batches, s.walk.Projection.Schema, nil)
-	if err == nil {
-		b.Pieces = append(b.Pieces, Piece{Record: lease.Batch(), Lease: lease, sums: s.sums})
+// upcoming finds the window that the stream needs in a span after that of a run. It looks from where the window's rows
+// end on.
+func (s *Stream) upcoming(step sampler.Step, run sampler.Run) (*sampler.Epoch, place, bool) {
+	number := step.Number
+	if batch := s.walk.Schedule.Batch(); batch > 0 {
+		left := s.epoch.WindowRows(run.Span, run.Window) - run.To
+		steps := max(left*s.plan.groups()/batch-1, 0)
+		number += steps / s.walk.Stream.Workers * s.walk.Stream.Workers
 	}
-	return err
+	for range lookAhead {
+		if !s.has(number) {
+			break
+		}
+		st, e := s.walk.Schedule.Step(number), s.epoch
+		if st.Epoch != step.Epoch {
+			e = s.plan.epoch(st.Epoch)
+		}
+		for r := range e.Runs(st, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
+			if r.Span == run.Span && !r.Padded && (st.Epoch > step.Epoch || r.Window > run.Window) {
+				return e, place{st.Epoch, r.Span, r.Window}, true
+			}
+		}
+		number += s.walk.Stream.Workers
+	}
+	return nil, place{}, false
 }
 
 // account counts a batch, and closes the epoch's receipt with the stream's last one of it.
 func (s *Stream) account(b *Batch, step sampler.Step) {
-	s.total.Rows += b.Rows
-	s.total.Steps++
-	s.total.Sum = s.total.Sum.Add(b.Sum)
 	for _, p := range b.Pieces {
+		b.Rows += p.Record.NumRows()
+		b.Sum = b.Sum.Add(p.Sum(0, p.Record.NumRows()))
 		for _, r := range p.rows {
 			if r.padded {
 				s.total.Padded += r.n
 			}
 		}
 	}
+	s.total.Rows += b.Rows
+	s.total.Steps++
+	s.total.Sum = s.total.Sum.Add(b.Sum)
 	if !s.walk.Schedule.Final(step, s.walk.Stream.Workers) {
 		return
 	}
@@ -244,8 +254,6 @@ func (s *Stream) Close() {
 		s.plan.leave(w)
 	}
 	s.depart()
-	if s.convoy == nil || s.convoy.grant != s.grant {
-		s.grant.Close()
-	}
+	s.grant.Close()
 	s.plan.feed.part(s.plan)
 }

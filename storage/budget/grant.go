@@ -176,6 +176,29 @@ func (g *Grant) Pass(k Kind, n int64, to *Grant) error {
 	return err
 }
 
+// Free returns how many bytes of what was admitted are not in use.
+func (g *Grant) Free() int64 {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	return max(g.admitted-g.used, 0)
+}
+
+// Split makes a grant of its own of n bytes that were admitted and are not in
+// use. It panics if there are fewer.
+func (g *Grant) Split(n int64) *Grant {
+	l := g.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n < 0 || n > g.admitted-g.used {
+		panic(fmt.Sprintf("budget: split of %d bytes, admitted are %d, in use %d", n, g.admitted, g.used))
+	}
+	part := &Grant{ledger: l}
+	g.change(func() { g.admitted -= n })
+	part.change(func() { part.admitted = n })
+	l.open++
+	return part
+}
+
 // Peak returns the most bytes that decoders held or asked for in vain since the last call.
 func (g *Grant) Peak() int64 {
 	g.ledger.mu.Lock()

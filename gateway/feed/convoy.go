@@ -1,0 +1,162 @@
+package feed
+
+import (
+	"context"
+	"math"
+
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+)
+
+// convoy is streams of a plan near each other with steps of one kind, which share the memory for one window. It is
+// guarded by plan.mu.
+type convoy struct {
+	grant        *budget.Grant
+	batch, ranks int64
+	members      map[*Stream]struct{}
+	loads        int // windows that are being decoded with its memory
+}
+
+// leads tells whether no member is behind a stream: of those at one step the lowest rank is last, for its rows come first.
+// The lock is held.
+func (c *convoy) leads(s *Stream) bool {
+	for m := range c.members {
+		if m != s && m.behind(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// behind tells whether a stream is before another one. The lock is held.
+func (s *Stream) behind(o *Stream) bool {
+	switch {
+	case s.place.Epoch != o.place.Epoch:
+		return s.place.Epoch < o.place.Epoch
+	case s.place.Rows != o.place.Rows:
+		return s.place.Rows < o.place.Rows
+	case s.walk.Stream.Rank != o.walk.Stream.Rank:
+		return s.walk.Stream.Rank < o.walk.Stream.Rank
+	default:
+		return s.number < o.number
+	}
+}
+
+// proceed says where a stream is now: at its next step, or at the end. The lock is held.
+func (s *Stream) proceed() {
+	s.place = sampler.Place{Epoch: math.MaxInt64}
+	if s.more() {
+		step := s.walk.Schedule.Step(s.step)
+		s.place = sampler.Place{Epoch: step.Epoch, Rows: step.From}
+	}
+	s.plan.notify()
+}
+
+// admit reserves what a stream needs, all at once: memory for its batches, and for a window unless a convoy has it. One
+// stream of a plan is admitted at a time: the next one finds the convoy of the one before.
+func (s *Stream) admit(ctx context.Context) error {
+	p := s.plan
+	select {
+	case p.admission <- struct{}{}:
+		defer func() { <-p.admission }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		c := s.near()
+		var window int64
+		if c == nil && s.more() {
+			window = p.need(s.place.Epoch)
+		}
+		grant, err := p.feed.reserve(ctx, s.own()+window)
+		if err != nil {
+			return err
+		}
+		switch {
+		case c == nil:
+			s.found(grant.Split(window))
+		case !s.follow(c): // it ended: those who wait do not keep it
+			grant.Close()
+			continue
+		}
+		s.grant = grant
+		return nil
+	}
+}
+
+// found makes a convoy of its own for a stream.
+func (s *Stream) found(grant *budget.Grant) {
+	s.plan.mu.Lock()
+	defer s.plan.mu.Unlock()
+	s.convoy = &convoy{grant: grant, batch: s.walk.Schedule.Batch(), ranks: s.walk.Stream.Ranks, members: map[*Stream]struct{}{s: {}}}
+	s.plan.convoys[s.convoy] = struct{}{}
+}
+
+// follow makes a stream a member of a convoy, unless that has ended.
+func (s *Stream) follow(c *convoy) bool {
+	s.plan.mu.Lock()
+	defer s.plan.mu.Unlock()
+	if len(c.members) == 0 {
+		return false
+	}
+	c.members[s] = struct{}{}
+	s.convoy = c
+	return true
+}
+
+// depart takes a stream out of its convoy; the last one out ends it.
+func (s *Stream) depart() {
+	p, c := s.plan, s.convoy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(c.members, s)
+	if len(c.members) == 0 {
+		delete(p.convoys, c)
+		c.grant.Close()
+	}
+	p.notify()
+}
+
+// near finds a convoy of streams like this one, at the same step or in the same or an adjacent window.
+func (s *Stream) near() *convoy {
+	p := s.plan
+	if !s.more() {
+		return nil
+	}
+	e := p.epoch(s.place.Epoch)
+	at := e.At(0, s.place.Rows)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.convoys {
+		if c.batch != s.walk.Schedule.Batch() || c.ranks != s.walk.Stream.Ranks {
+			continue
+		}
+		for m := range c.members {
+			if m.place.Epoch != s.place.Epoch {
+				continue
+			}
+			if w := e.At(0, m.place.Rows); m.place == s.place || w-1 <= at && at <= w+1 {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// own is the memory for the stream's batches: the one being made and the one on its way, each perhaps joined once more.
+// In stored order they are slices of blocks, which stay until they are sent.
+func (s *Stream) own() int64 {
+	const least = 1 << 20
+	blocks := s.walk.Blocks
+	rows := max(1, blocks.Rows())
+	share := s.walk.Schedule.Batch()/s.walk.Stream.Ranks + 1
+	batch := frame.Cost(min(share, rows) * (blocks.Bytes()/rows + 8))
+	if !s.plan.located() {
+		return max(least, 2*batch+queued*frame.Cost(blocks.Largest()))
+	}
+	return max(least, 4*batch)
+}
+
+// queued is how many blocks of a stream gRPC holds at most: the message on its way and the next one.
+const queued = 2

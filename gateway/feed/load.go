@@ -1,0 +1,101 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// decode fills a window. Its fields are set even if it fails, so that evict gives back what there is.
+func (p *plan) decode(ctx context.Context, w *window, grant *budget.Grant) error {
+	w.blocks = make([]*block, len(w.pieces))
+	if p.located() {
+		tables := p.tables(w.epoch, w.pieces)
+		if err := grant.Charge(budget.Scratch, tables); err != nil {
+			return err
+		}
+		w.tables = charge{grant, tables}
+		if err := protect(func() error {
+			w.rows = w.epoch.Open(w.at.span, w.at.window)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return p.blocks(ctx, w, grant)
+}
+
+// blocks decodes the blocks of a window, several at a time; those that follow each other in a segment one after the other,
+// by one scanner.
+func (p *plan) blocks(ctx context.Context, w *window, grant *budget.Grant) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	if w.load.modest {
+		group.SetLimit(1)
+	}
+	for from, to := range p.stretches(w.pieces) {
+		group.Go(func() error {
+			return protect(func() (err error) {
+				for i := from; i < to && err == nil; i++ {
+					w.blocks[i], err = p.block(ctx, w, p.walk.Blocks.At(w.pieces[i].Block), grant)
+				}
+				return err
+			})
+		})
+	}
+	return group.Wait()
+}
+
+// stretches yields the runs [from, to) of pieces whose blocks follow each other in a segment.
+func (p *plan) stretches(pieces []sampler.Piece) func(yield func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < len(pieces); {
+			first, to := p.walk.Blocks.At(pieces[from].Block), from+1
+			for ; to < len(pieces); to++ {
+				next := p.walk.Blocks.At(pieces[to].Block)
+				if next.Shard != first.Shard || next.Segment != first.Segment || pieces[to].Block > pieces[to-1].Block+p.gap() {
+					break
+				}
+			}
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// gap is how many blocks on the next one of a lane can be: a split may leave nothing of those between, which then are
+// short.
+func (p *plan) gap() int {
+	if p.walk.Plan.Split != nil {
+		return 16
+	}
+	return 1
+}
+
+// block decodes one block, unless some window already has it.
+func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (*block, error) {
+	key := blockKey{shard: p.walk.Snapshot.Shards[at.Shard], segment: at.Segment, from: at.From, columns: p.columns}
+	return p.feed.blocks.acquire(ctx, key, w.payer, func() ([]*frame.Lease, error) {
+		return p.read(ctx, at, grant, w.load.modest)
+	})
+}
+
+// protect makes an error of a panic, which a file that nobody foresaw may cause.
+func protect(do func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v\n%s", ErrPanic, r, debug.Stack())
+		}
+	}()
+	return do()
+}
