@@ -1,0 +1,185 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"pgregory.net/rapid"
+
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+)
+
+// drawRequest draws any request on a data set of so many rows.
+func drawRequest(t *rapid.T) request {
+	q := request{
+		dataset: rapid.SampledFrom([]string{"segments", "batches", "batches", "long", "one"}).Draw(t, "dataset"),
+		ranks:   rapid.SampledFrom([]int64{1, 1, 2, 3, 7}).Draw(t, "ranks"),
+		workers: rapid.SampledFrom([]int64{1, 1, 2, 3}).Draw(t, "workers"),
+		columns: rapid.SampledFrom([][]string{{"id", "text"}, {"list", "id"}, {"id"}}).Draw(t, "columns"),
+		rowID:   rapid.Bool().Draw(t, "row id"),
+	}
+	q.plan.Shuffle = sampler.Shuffle(rapid.IntRange(0, 2).Draw(t, "shuffle"))
+	if q.plan.Shuffle != sampler.ShuffleNone {
+		q.plan.Seed = rapid.Uint64().Draw(t, "seed")
+		q.plan.Groups = rapid.Int64Range(1, 4).Draw(t, "groups")
+	}
+	if q.plan.Shuffle == sampler.ShuffleWindow {
+		q.plan.WindowBlocks = rapid.Int64Range(1, 6).Draw(t, "window")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "split") == 0 {
+		from := rapid.Uint32Range(0, 9000).Draw(t, "from")
+		q.plan.Split = &sampler.Split{Seed: 3, From: from, To: rapid.Uint32Range(from+1000, 10_000).Draw(t, "to")}
+	}
+	q.cut.Batch = rapid.SampledFrom([]int64{16, 64, 100, 500, 3000}).Draw(t, "batch")
+	if q.plan.Shuffle == sampler.ShuffleNone && q.ranks == 1 && rapid.Bool().Draw(t, "by blocks") {
+		q.cut.Batch = 0
+	}
+	q.cut.Tail = sampler.Tail(rapid.IntRange(0, 2).Draw(t, "tail"))
+	q.cut.Start.Epoch = rapid.Int64Range(0, 2).Draw(t, "epoch")
+	q.cut.End = q.cut.Start.Epoch + rapid.Int64Range(1, 2).Draw(t, "epochs")
+	if rapid.IntRange(0, 5).Draw(t, "endless") == 0 {
+		q.cut.End = sampler.Endless
+	}
+	return q
+}
+
+// drawWalk draws a request, the place to begin, and what was already read.
+func drawWalk(t *rapid.T, r *rig) Walk {
+	q := drawRequest(t)
+	w, err := r.tryWalk(t, q)
+	if errors.Is(err, sampler.ErrShort) {
+		q.cut.Tail = sampler.Keep
+		w, err = r.tryWalk(t, q)
+	}
+	must(t, err)
+	if rapid.Bool().Draw(t, "from a start") {
+		q.cut.Start.Rows = rapid.Int64Range(0, max(w.Order.Rows()-1, 0)).Draw(t, "start")
+		w = r.walk(t, q)
+	}
+	if n := w.Schedule.Count(); n > 0 && rapid.IntRange(0, 3).Draw(t, "after") == 0 {
+		w.First = rapid.Int64Range(0, min(n, 10)).Draw(t, "first")
+	}
+	return w
+}
+
+// habits are how a client reads: how long it keeps each batch, and when it goes.
+type habits struct {
+	keep  time.Duration // each batch
+	leave int64         // after so many steps
+	abort time.Duration // 0: never
+}
+
+func drawHabits(t *rapid.T) habits {
+	h := habits{leave: 40}
+	switch rapid.IntRange(0, 5).Draw(t, "habits") {
+	case 0:
+		h.keep = 3 * time.Millisecond
+	case 1:
+		h.leave = rapid.Int64Range(0, 5).Draw(t, "leave")
+	case 2:
+		h.abort = time.Duration(rapid.IntRange(1, 20).Draw(t, "abort")) * time.Millisecond
+	}
+	return h
+}
+
+// read reads a stream to its end, or as its client's habits are, and compares every batch with the sampler's word.
+func (r *rig) read(ctx context.Context, w Walk, h habits) (receipts []*Batch, err error) {
+	if h.abort > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.abort)
+		defer cancel()
+	}
+	s, err := r.Open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	var sum sampler.Sum
+	for number := w.Stream.Next(w.First); h.leave > 0; number, h.leave = number+w.Stream.Workers, h.leave-1 {
+		b, err := s.Next(ctx)
+		if err == io.EOF && number >= w.Schedule.Count() && w.Schedule.Count() != sampler.Endless {
+			return receipts, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		sum = sum.Add(b.Sum)
+		err = check(w, number, b, sum)
+		time.Sleep(h.keep)
+		if err == nil && h.keep > 0 {
+			rows, _ := share(w, w.Schedule.Step(number))
+			err = verify(b, rows) // it is still what it was
+		}
+		b.Release()
+		if err != nil {
+			return nil, err
+		}
+		if b.Receipt != nil {
+			receipts, sum = append(receipts, b), sampler.Sum{}
+		}
+	}
+	return nil, nil
+}
+
+// check compares a batch, and the sum of those of its epoch, with the sampler's word.
+func check(w Walk, number int64, b *Batch, sum sampler.Sum) error {
+	step := w.Schedule.Step(number)
+	rows, padded := share(w, step)
+	if err := verify(b, rows); err != nil {
+		return err
+	}
+	var want sampler.Sum
+	for _, row := range rows[:int64(len(rows))-padded] {
+		want = sampler.NewSummer(w.Snapshot.ID).AddRange(want, row, 1)
+	}
+	if b.Sum != want || b.Step != number || b.Epoch != step.Epoch || b.After != step.After {
+		return fmt.Errorf("step %+v: batch %+v", step, b)
+	}
+	if final := w.Schedule.Final(step, w.Stream.Workers); final != (b.Receipt != nil) || final && b.Receipt.Sum != sum {
+		return fmt.Errorf("step %+v: receipt %+v, sum %v", step, b.Receipt, sum)
+	}
+	if w.Join && len(b.Pieces) != 1 {
+		return fmt.Errorf("step %+v: %d pieces", step, len(b.Pieces))
+	}
+	return nil
+}
+
+// Whatever is asked for, by however many streams at a time, with hardly more memory than the hungriest needs alone:
+// every stream gets its rows in their order, and in the end everything is given back.
+func TestEveryPlan(t *testing.T) {
+	need(t)
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r := newRig(t, 0)
+		jobs := make([]Walk, rapid.IntRange(1, 2).Draw(t, "jobs"))
+		var limit int64
+		for i := range jobs {
+			jobs[i] = drawWalk(t, r)
+			limit = max(limit, r.most(t, jobs[i]))
+		}
+		r.ledger = budget.New(budget.Options{Limit: limit + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare")})
+		r.Feed.ledger = r.ledger
+		var group errgroup.Group
+		for _, job := range jobs {
+			for _, w := range streams(job) {
+				h := drawHabits(t)
+				group.Go(func() error {
+					_, err := r.read(ctx, w, h)
+					if h.abort > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrTimeout)) {
+						return nil
+					}
+					return err
+				})
+			}
+		}
+		must(t, group.Wait())
+		r.close(t)
+	})
+}

@@ -1,0 +1,54 @@
+"""Writes the data sets of the feed's tests: column id counts the rows of a data set in the order of its files."""
+import os, sys
+import numpy as np, pyarrow as pa, pyarrow.ipc as ipc, pyarrow.parquet as pq
+
+root = sys.argv[1]
+
+def table(first, rows, pad):
+    ids = np.arange(first, first + rows)
+    columns = {
+        "id": pa.array(ids),
+        "text": pa.array([None if i % 11 == 0 else f"row {i}" * (1 + i % 3) for i in ids], pa.string()),
+        "list": pa.array([list(range(i % 4)) for i in ids], pa.list_(pa.int16())),
+    }
+    if pad:  # makes blocks of few rows, in files of few bytes, and is not read
+        columns["pad"] = pa.array([b"x" * pad] * rows, pa.binary(pad))
+    return pa.table(columns)
+
+def path(dataset, name):
+    os.makedirs(os.path.join(root, dataset), exist_ok=True)
+    return os.path.join(root, dataset, name)
+
+def parquet(dataset, files, pad=0):
+    first = 0
+    for number, groups in enumerate(files):
+        name = path(dataset, f"{number}.parquet")
+        writer = None
+        for rows in groups:
+            t = table(first, rows, pad)
+            writer = writer or pq.ParquetWriter(name, t.schema, write_page_index=True)
+            writer.write_table(t, row_group_size=max(rows, 1))
+            first += rows
+        writer.close()
+
+def arrow(dataset, files):
+    first = 0
+    for number, batches in enumerate(files):
+        with ipc.new_file(path(dataset, f"{number}.arrow"), table(0, 0, 0).schema) as writer:
+            for rows in batches:
+                writer.write_table(table(first, rows, 0), max_chunksize=max(rows, 1))
+                first += rows
+
+parquet("segments", [[800], [3, 500, 1], [240, 240]], pad=16384)   # of up to 4 blocks
+parquet("long", [[2400]], pad=16384)                               # one of 10 blocks
+arrow("batches", [[50, 1, 0, 130], [7], [90, 90, 90, 25], [400]])  # a block each
+arrow("one", [[1]])
+
+# Strings that take a thousand times what the file says: every row points at one of three.
+words = pa.array([letter * 40_000 for letter in "abc"])
+schema = pa.schema([("id", pa.int64()), ("text", pa.dictionary(pa.int32(), pa.string()))])
+with ipc.new_file(path("liars", "0.arrow"), schema) as writer:
+    for first in range(0, 1200, 300):
+        ids = np.arange(first, first + 300)
+        text = pa.DictionaryArray.from_arrays(pa.array(ids % 3, pa.int32()), words)
+        writer.write_batch(pa.record_batch([pa.array(ids), text], schema=schema))
