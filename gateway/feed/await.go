@@ -10,7 +10,7 @@ import (
 
 // patience is how often a leader lets a window be decoded that outgrows its memory before it gives up: it may grow when
 // others give theirs back, but one that is larger than files say never fits.
-const patience = 8
+const patience = 5
 
 // retry is how soon a stream looks again for memory when nothing that it can see has changed: other plans, and frames
 // that gRPC still sends, give it back without a word.

@@ -110,7 +110,9 @@ func (r *rig) read(ctx context.Context, w Walk, h habits) (receipts []*Batch, er
 			return nil, err
 		}
 		sum = sum.Add(b.Sum)
-		err = check(w, number, b, sum)
+		if err = check(w, number, b, sum); len(b.Pieces) != 1 {
+			err = fmt.Errorf("%d pieces", len(b.Pieces))
+		}
 		time.Sleep(h.keep)
 		if err == nil && h.keep > 0 {
 			rows, _ := share(w, w.Schedule.Step(number))
@@ -143,9 +145,6 @@ func check(w Walk, number int64, b *Batch, sum sampler.Sum) error {
 	}
 	if final := w.Schedule.Final(step, w.Stream.Workers); final != (b.Receipt != nil) || final && b.Receipt.Sum != sum {
 		return fmt.Errorf("step %+v: receipt %+v, sum %v", step, b.Receipt, sum)
-	}
-	if w.Join && len(b.Pieces) != 1 {
-		return fmt.Errorf("step %+v: %d pieces", step, len(b.Pieces))
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ arrow("one", [[1]])
 words = pa.array([letter * 40_000 for letter in "abc"])
 schema = pa.schema([("id", pa.int64()), ("text", pa.dictionary(pa.int32(), pa.string()))])
 with ipc.new_file(path("liars", "0.arrow"), schema) as writer:
-    for first in range(0, 1200, 300):
+    for first in range(0, 1800, 300):
         ids = np.arange(first, first + 300)
         text = pa.DictionaryArray.from_arrays(pa.array(ids % 3, pa.int32()), words)
         writer.write_batch(pa.record_batch([pa.array(ids), text], schema=schema))

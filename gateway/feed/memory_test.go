@@ -1,0 +1,217 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+)
+
+// windows is a request of many windows.
+func windows(ranks int64) request {
+	return request{
+		dataset: "segments", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 1, Seed: 4}, ranks: ranks, columns: []string{"id", "text"},
+		cut: sampler.Cut{Batch: 40, End: 1, Tail: sampler.Keep},
+	}
+}
+
+// tight is a rig with memory for a convoy of so many streams, and some bytes.
+func tight(t *testing.T, q request, spare int64) (*rig, Walk) {
+	t.Helper()
+	need(t)
+	r := newRig(t, 0)
+	w := r.walk(t, q)
+	p := newPlan(r.Feed, planKey{}, w)
+	defer p.close()
+	var own int64
+	for _, w := range streams(w) {
+		s, err := newStream(p, w)
+		must(t, err)
+		own += s.own()
+	}
+	r.ledger = budget.New(budget.Options{Limit: own + p.need(0) + spare})
+	r.Feed.ledger = r.ledger
+	return r, w
+}
+
+func (r *rig) open(t *testing.T, w Walk) *Stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s, err := r.Open(ctx, w)
+	must(t, err)
+	return s
+}
+
+// take reads steps and returns how many there were.
+func take(t *testing.T, s *Stream, most int) (n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for ; n < most; n++ {
+		b, err := s.Next(ctx)
+		if err == io.EOF {
+			return n
+		}
+		must(t, err)
+		rows, _ := share(s.walk, s.walk.Schedule.Step(b.Step))
+		must(t, verify(b, rows))
+		b.Release()
+	}
+	return n
+}
+
+// A client that does not read keeps others of its convoy back when there is no memory beside the convoy's; but they hold
+// none of it meanwhile, and what it does take is theirs at once.
+func TestOthersWaitForTheLastWithoutMemory(t *testing.T) {
+	r, w := tight(t, windows(2), 0)
+	all := streams(w)
+	last, ahead := r.open(t, all[0]), r.open(t, all[1])
+	defer r.close(t)
+	defer last.Close()
+	defer ahead.Close()
+	read := make(chan error, 1)
+	var steps atomic.Int64
+	go func() {
+		for {
+			b, err := ahead.Next(context.Background())
+			if err != nil {
+				read <- err
+				return
+			}
+			steps.Add(1)
+			b.Release()
+		}
+	}()
+	eventually(t, "the stream ahead waits", func() bool {
+		ahead.plan.mu.Lock()
+		defer ahead.plan.mu.Unlock()
+		return ahead.plan.changed != nil
+	})
+	if used := r.ledger.Stats().Used; len(used) > 0 {
+		t.Errorf("it holds %v", used)
+	}
+	waited := steps.Load()
+	if waited == last.walk.Schedule.Count() {
+		t.Fatal("nobody had to wait")
+	}
+	n := take(t, last, 1<<30)
+	if err := <-read; err != io.EOF {
+		t.Fatal(err)
+	}
+	if int64(n) != steps.Load() {
+		t.Errorf("%d and %d steps", n, steps.Load())
+	}
+}
+
+// Who comes one window behind a client that has stopped reading is served all the same, from the same memory.
+func TestNewcomerBehindSomebodyWhoStopped(t *testing.T) {
+	r, w := tight(t, windows(2), 0)
+	all := streams(w)
+	stopped := r.open(t, all[0])
+	take(t, stopped, 4)
+	behind := r.open(t, all[1])
+	if behind.convoy != stopped.convoy {
+		t.Fatal("they are no convoy")
+	}
+	if n := take(t, behind, 5); n != 5 {
+		t.Errorf("%d steps", n)
+	}
+	behind.Close()
+	stopped.Close()
+	r.close(t)
+}
+
+// Memory that one job uses beyond its own is given up for another that waits to be admitted, though its client has
+// stopped reading.
+func TestAdmissionTakesWhatIsBeyond(t *testing.T) {
+	need(t)
+	q := windows(1)
+	r, w := tight(t, q, 0)
+	r.ledger = budget.New(budget.Options{Limit: 2*r.ledger.Stats().Limit + 1<<20})
+	r.Feed.ledger = r.ledger
+	stopped := r.open(t, w)
+	take(t, stopped, 1)
+	eventually(t, "a window is read ahead", func() bool { return r.ledger.Stats().Reserved > r.ledger.Stats().Limit/2 || r.rows() > 100 })
+	q.plan.Seed = 5
+	other := r.open(t, r.walk(t, q))
+	take(t, other, 1<<30)
+	other.Close()
+	take(t, stopped, 1<<30)
+	stopped.Close()
+	r.close(t)
+}
+
+// A convoy ends with its last member, whoever waits to join it.
+func TestConvoyEndsWhileSomebodyWaits(t *testing.T) {
+	r, w := tight(t, windows(1), 0)
+	first := r.open(t, w)
+	opened := make(chan *Stream)
+	go func() { opened <- r.open(t, w) }()
+	eventually(t, "the second is in line", func() bool { return r.ledger.Stats().Waiting > 0 })
+	first.Close()
+	second := <-opened
+	take(t, second, 1<<30)
+	second.Close()
+	r.close(t)
+}
+
+// Who waits in line gives up at its deadline, and leaves nothing.
+func TestAdmissionEnds(t *testing.T) {
+	r, w := tight(t, windows(1), 0)
+	first := r.open(t, w)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := r.Open(ctx, w); !errors.Is(err, budget.ErrTimeout) {
+		t.Errorf("error %v", err)
+	}
+	first.Close()
+	r.close(t)
+}
+
+// Rows that take a thousand times what their file says end the stream; they are neither sent nor kept.
+func TestWindowOutgrowsItsMemory(t *testing.T) {
+	for _, test := range []struct {
+		shuffle sampler.Shuffle
+		spare   int64
+	}{{sampler.ShuffleNone, 0}, {sampler.ShuffleFull, 0}, {sampler.ShuffleFull, 16 << 20}} {
+		r, w := tight(t, request{
+			dataset: "liars", plan: sampler.Plan{Shuffle: test.shuffle}, columns: []string{"id", "text"}, cut: sampler.Cut{Batch: 10, End: 1},
+		}, test.spare)
+		s := r.open(t, w)
+		_, err := s.Next(context.Background())
+		if !errors.Is(err, budget.ErrExhausted) {
+			t.Errorf("%+v: error %v", test, err)
+		}
+		s.Close()
+		r.close(t)
+	}
+}
+
+// Joining chunks of strings was seen to pass what 32-bit offsets, or a message, can hold: such a batch comes in pieces.
+func TestB93_BatchesLargerThanAFrame(t *testing.T) {
+	need(t)
+	for _, shuffle := range []sampler.Shuffle{sampler.ShuffleNone, sampler.ShuffleFull} {
+		r := newRig(t, 1<<30)
+		w := r.walk(t, request{
+			dataset: "liars", plan: sampler.Plan{Shuffle: shuffle}, columns: []string{"id", "text"}, cut: sampler.Cut{Batch: 1800, End: 1},
+		})
+		s := r.open(t, w)
+		b, err := s.Next(context.Background())
+		must(t, err)
+		rows, _ := share(w, w.Schedule.Step(0))
+		if len(b.Pieces) < 2 {
+			t.Errorf("shuffle %d: %d pieces", shuffle, len(b.Pieces))
+		}
+		must(t, verify(b, rows))
+		must(t, check(w, 0, b, b.Sum))
+		b.Release()
+		s.Close()
+		r.close(t)
+	}
+}

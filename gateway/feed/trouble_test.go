@@ -1,0 +1,114 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headrace/headrace/sampler"
+)
+
+// Who goes away ends what is read for it, at once.
+func TestCancelEndsReading(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	reading := make(chan struct{}, 100)
+	r.slow = func(ctx context.Context) {
+		reading <- struct{}{}
+		<-ctx.Done()
+	}
+	s := r.open(t, r.walk(t, windows(1)))
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-reading
+		cancel()
+	}()
+	began := time.Now()
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	s.Close()
+	if took := time.Since(began); took > 5*time.Second { // 100 ms are meant; the machine may be busy
+		t.Errorf("it took %v", took)
+	}
+	r.close(t)
+}
+
+// A block that another job began to decode is decoded anew when that job goes away.
+func TestBlockOfAJobThatGoesAway(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	reading, stuck := make(chan struct{}, 100), true
+	r.slow = func(ctx context.Context) {
+		r.mu.Lock()
+		wait := stuck
+		r.mu.Unlock()
+		reading <- struct{}{}
+		if wait {
+			<-ctx.Done()
+		}
+	}
+	full := func(seed uint64) Walk {
+		return r.walk(t, request{
+			dataset: "batches", plan: sampler.Plan{Shuffle: sampler.ShuffleFull, Seed: seed}, columns: []string{"id"}, cut: sampler.Cut{Batch: 40, End: 1},
+		})
+	}
+	first, second := r.open(t, full(1)), r.open(t, full(2))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = first.Next(ctx)
+		first.Close()
+	}()
+	<-reading
+	read := make(chan int)
+	go func() { read <- take(t, second, 1<<30) }()
+	eventually(t, "both want the block", func() bool {
+		r.Feed.blocks.mu.Lock()
+		defer r.Feed.blocks.mu.Unlock()
+		for _, b := range r.Feed.blocks.held {
+			if b.users == 2 {
+				return true
+			}
+		}
+		return false
+	})
+	r.mu.Lock()
+	stuck = false
+	r.mu.Unlock()
+	cancel()
+	<-ended
+	if n := <-read; n == 0 {
+		t.Error("no steps")
+	}
+	second.Close()
+	r.close(t)
+}
+
+// What goes wrong in a way that nobody foresaw ends the streams that need it, and nothing else.
+func TestPanicIsAnError(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	broken := true
+	r.slow = func(context.Context) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if broken {
+			panic("nobody foresaw this")
+		}
+	}
+	s := r.open(t, r.walk(t, windows(1)))
+	if _, err := s.Next(context.Background()); !errors.Is(err, ErrPanic) {
+		t.Errorf("error %v", err)
+	}
+	r.mu.Lock()
+	broken = false
+	r.mu.Unlock()
+	if n := take(t, s, 1<<30); int64(n) != s.walk.Schedule.Count() { // the stream may try again
+		t.Errorf("%d steps of %d", n, s.walk.Schedule.Count())
+	}
+	s.Close()
+	r.close(t)
+}
