@@ -28,7 +28,7 @@ func (s *Stream) await(ctx context.Context, w *window) (err error) {
 		}
 	}()
 	for tries, led := 0, 0; ; {
-		l, changed := s.decode(w, tries)
+		l, changed := s.decode(ctx, w, tries)
 		wait := retry
 		if l != nil {
 			select {
@@ -74,21 +74,21 @@ func pause(ctx context.Context, changed <-chan struct{}, wait time.Duration) err
 }
 
 // decode sees to it that a window is being decoded; without memory it returns what tells a change.
-func (s *Stream) decode(w *window, tries int) (l *load, changed <-chan struct{}) {
+func (s *Stream) decode(ctx context.Context, w *window, tries int) (l *load, changed <-chan struct{}) {
 	if tries > 0 {
 		s.plan.feed.reclaim(s.convoy)
 	}
-	l, changed, alone := s.claim(w, tries > 0, false)
+	l, changed, alone := s.claim(ctx, w, tries > 0, false)
 	if alone {
 		s.plan.feed.reclaim(s.convoy)
-		l, changed, _ = s.claim(w, tries > 0, true)
+		l, changed, _ = s.claim(ctx, w, tries > 0, true)
 	}
 	return l, changed
 }
 
 // claim begins to decode a window if there is memory: that of the convoy for its leader, else what is free at once. A
 // leader that has none is alone when nobody in the plan has any of its convoy's; then nothing is left but to try.
-func (s *Stream) claim(w *window, modest, try bool) (l *load, changed <-chan struct{}, alone bool) {
+func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *load, changed <-chan struct{}, alone bool) {
 	p, c := s.plan, s.convoy
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,12 +96,12 @@ func (s *Stream) claim(w *window, modest, try bool) (l *load, changed <-chan str
 	switch {
 	case w.state != idle:
 	case leads && c.loads == 0 && c.grant.Free() >= w.bytes:
-		p.begin(w, c, nil, modest)
-	case p.beginFree(w, modest):
+		p.begin(ctx, w, c, nil, modest)
+	case p.beginFree(ctx, w, modest):
 	case leads && c.loads == 0 && s.makeRoom(w.bytes):
-		p.begin(w, c, nil, modest)
+		p.begin(ctx, w, c, nil, modest)
 	case leads && try && !p.busy(c):
-		p.begin(w, c, nil, modest)
+		p.begin(ctx, w, c, nil, modest)
 	default:
 		return nil, p.change(), leads && !p.busy(c)
 	}
@@ -126,10 +126,10 @@ func (s *Stream) makeRoom(n int64) bool {
 }
 
 // beginFree begins to decode a window with memory that is free at once, if there is enough. The lock is held.
-func (p *plan) beginFree(w *window, modest bool) bool {
+func (p *plan) beginFree(ctx context.Context, w *window, modest bool) bool {
 	grant, err := p.feed.ledger.Try(w.bytes)
 	if err == nil {
-		p.begin(w, nil, grant, modest)
+		p.begin(ctx, w, nil, grant, modest)
 	}
 	return err == nil
 }
@@ -145,10 +145,10 @@ func (p *plan) busy(c *convoy) bool {
 }
 
 // ahead begins to decode a window that will be needed, if there is memory for it.
-func (p *plan) ahead(w *window) {
+func (p *plan) ahead(ctx context.Context, w *window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.state == idle && w.load == nil {
-		p.beginFree(w, false)
+		p.beginFree(ctx, w, false)
 	}
 }

@@ -19,7 +19,7 @@ func (p *plan) decode(ctx context.Context, w *window, grant *budget.Grant) error
 	w.blocks = make([]*block, len(w.pieces))
 	if p.located() {
 		tables := p.tables(w.epoch, w.pieces)
-		if err := grant.Charge(budget.Scratch, tables); err != nil {
+		if err := grant.ChargeHeap(budget.Tables, tables); err != nil {
 			return err
 		}
 		w.tables = charge{grant, tables}

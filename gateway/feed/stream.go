@@ -118,7 +118,7 @@ func (s *Stream) reach(ctx context.Context, b *Batch, step sampler.Step, run sam
 		return nil, err
 	}
 	if entered && !run.Padded { // repeated rows are at the epoch's end, in windows that lie behind
-		s.readAhead(step, run)
+		s.readAhead(ctx, step, run)
 	}
 	return w, nil
 }
@@ -175,11 +175,11 @@ func (s *Stream) quit(b *Batch, span int) error {
 }
 
 // readAhead has the next window of a span that the stream needs decoded while it is in another one.
-func (s *Stream) readAhead(step sampler.Step, run sampler.Run) {
+func (s *Stream) readAhead(ctx context.Context, step sampler.Step, run sampler.Run) {
 	var w *window
 	if e, at, ok := s.upcoming(step, run); ok {
 		w = s.plan.use(e, at)
-		s.plan.ahead(w)
+		s.plan.ahead(ctx, w)
 	}
 	if old := s.next[run.Span]; old != nil { // after the new one is in use: they may be the same
 		s.plan.leave(old)

@@ -56,7 +56,7 @@ type charge struct {
 
 func (c *charge) end() {
 	if c.grant != nil {
-		c.grant.Credit(budget.Scratch, c.bytes)
+		c.grant.CreditHeap(budget.Tables, c.bytes)
 		*c = charge{}
 	}
 }
@@ -160,9 +160,11 @@ func (w *window) owes(c *convoy) bool {
 }
 
 // begin starts the decoding of a window that is idle, with the memory of a convoy, or of a grant that ends with the
-// decoding: what it was charged stays charged until the frames are gone. The lock is held.
-func (p *plan) begin(w *window, payer *convoy, grant *budget.Grant, modest bool) {
-	ctx, cancel := context.WithCancel(p.ctx)
+// decoding: what it was charged stays charged until the frames are gone. It is told as part of the call that asked for
+// it, but does not end with that, for others may wait for it. The lock is held.
+func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budget.Grant, modest bool) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(call))
+	stop := context.AfterFunc(p.ctx, cancel)
 	l := &load{done: make(chan struct{}), cancel: cancel, payer: payer, modest: modest}
 	w.state, w.payer, w.load = decoding, payer, l
 	if payer != nil {
@@ -171,6 +173,7 @@ func (p *plan) begin(w *window, payer *convoy, grant *budget.Grant, modest bool)
 	}
 	p.work.Go(func() {
 		defer cancel()
+		defer stop()
 		err := p.decode(ctx, w, grant)
 		if payer == nil {
 			grant.Close()
