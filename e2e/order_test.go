@@ -81,6 +81,9 @@ def globally(world, workers, batch, **fields):
         more = dict(num_workers=workers, worker_id=worker) if workers > 1 else {}
         info = client.get_flight_info(request(world_size=world, global_batch_size=batch, row_id=True, columns=["id"], **more, **fields))
         assert len(info.endpoints) == world
+        shares = [json.loads(e.app_metadata) for e in info.endpoints]
+        assert info.total_records == json.loads(info.app_metadata)["rows"] == sum(s["rows"] for s in shares)
+        assert {s["steps"] for s in shares} == {json.loads(info.app_metadata)["steps"]}
         for rank in range(world):
             for got, meta in take(client, info, rank):
                 steps.setdefault(meta["step"], [None] * world)[rank] = got

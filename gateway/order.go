@@ -30,10 +30,11 @@ type ordered struct {
 
 // totals counts what the request delivers: to one stream, or to all ranks.
 func (o *ordered) totals() sampler.Totals {
+	st := o.stream(o.rank)
 	if o.rank < 0 {
-		return o.schedule.Totals(o.first)
+		st.Ranks = 1 // together they take what one would
 	}
-	return o.schedule.Share(o.stream(o.rank), o.first)
+	return o.schedule.Share(st, o.first)
 }
 
 // stream is the share of a rank.

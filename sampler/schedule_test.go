@@ -9,6 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// everybody is all streams of a job together.
+var everybody = Stream{Ranks: 1, Workers: 1}
+
 // drawCut draws how to cut an order that has rows.
 func drawCut(t *rapid.T, o *Order) Cut {
 	c := Cut{
@@ -63,7 +66,7 @@ func TestStepsCoverEveryEpoch(t *testing.T) {
 		for ; place.Epoch < s.cut.End; place = (Place{Epoch: place.Epoch + 1}) {
 			got.Dropped += o.Rows() - place.Rows
 		}
-		if told := s.Totals(0); told != got {
+		if told := s.Share(everybody, 0); told != got {
 			t.Fatalf("told %+v, got %+v", told, got)
 		}
 		if got.Dropped > 0 && s.cut.Tail != Drop || got.Padded > 0 && s.cut.Tail != Pad {
@@ -124,7 +127,7 @@ func TestStreamsPartitionTheRows(t *testing.T) {
 				all.Rows, all.Padded, all.Dropped = all.Rows+told.Rows, all.Padded+told.Padded, told.Dropped
 			}
 		}
-		if want := s.Totals(from); all.Rows != want.Rows || all.Padded != want.Padded || all.Dropped != want.Dropped {
+		if want := s.Share(everybody, from); all.Rows != want.Rows || all.Padded != want.Padded || all.Dropped != want.Dropped {
 			t.Fatalf("streams take %+v together, told %+v", all, want)
 		}
 		for row, n := range taken {
@@ -284,7 +287,7 @@ func TestEndless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, told := s.Count(), s.Totals(0); n != Endless || told != (Totals{-1, -1, -1, -1}) {
+	if n, told := s.Count(), s.Share(everybody, 0); n != Endless || told != (Totals{-1, -1, -1, -1}) {
 		t.Errorf("%d steps, %+v", n, told)
 	}
 	if st := s.Step(1_000_000); st.Epoch != 500_006 || st.From != 0 {
@@ -297,8 +300,8 @@ func TestEndless(t *testing.T) {
 		t.Error(err)
 	}
 	empty, err := NewSchedule(dataset{Plan{}, nil}.order(t), Cut{Batch: 4, Tail: Drop, End: Endless})
-	if err != nil || empty.Count() != 0 || empty.Totals(0) != (Totals{}) {
-		t.Errorf("no rows: %d steps, %+v, %v", empty.Count(), empty.Totals(0), err)
+	if err != nil || empty.Count() != 0 || empty.Share(everybody, 0) != (Totals{}) {
+		t.Errorf("no rows: %d steps, %+v, %v", empty.Count(), empty.Share(everybody, 0), err)
 	}
 }
 
@@ -332,7 +335,7 @@ func TestSchedulesThatCannotBe(t *testing.T) {
 func TestShortRestIsTold(t *testing.T) {
 	o := dataset{Plan{}, []Shard{{Segments: []Segment{{10, 3}}}}}.order(t)
 	s, err := NewSchedule(o, Cut{Batch: 4, Tail: Drop, Start: Place{0, 7}, End: 1})
-	if told := s.Totals(0); err != nil || told != (Totals{Dropped: 3}) {
+	if told := s.Share(everybody, 0); err != nil || told != (Totals{Dropped: 3}) {
 		t.Errorf("%+v, %v", told, err)
 	}
 }
@@ -363,7 +366,7 @@ func TestB83_RanksTakeEqualSteps(t *testing.T) {
 				}
 				rows += got.Rows
 			}
-			if told := s.Totals(0); rows-told.Padded+told.Dropped != o.Rows() {
+			if told := s.Share(everybody, 0); rows-told.Padded+told.Dropped != o.Rows() {
 				t.Errorf("%d ranks, tail %d: %d rows of %d, %+v", ranks, tail, rows, o.Rows(), told)
 			}
 		}

@@ -21,10 +21,7 @@ func (s *Schedule) Final(step Step, workers int64) bool {
 	return !s.endless() && next >= s.Count() || s.Step(next).Epoch != step.Epoch
 }
 
-// Totals counts what all ranks take together from a step on.
-func (s *Schedule) Totals(from int64) Totals { return s.Share(Stream{Ranks: 1, Workers: 1}, from) }
-
-// Share counts what one stream takes from a step on.
+// Share counts what one stream takes from a step on. All ranks together take what a single one would.
 func (s *Schedule) Share(st Stream, from int64) Totals {
 	if s.endless() {
 		return Totals{Endless, Endless, Endless, Endless}
