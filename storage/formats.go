@@ -14,11 +14,10 @@ import (
 
 // scanner decodes one segment from its start, in order. It is the seam behind
 // which formats differ. What it works with is charged to the grant that it was
-// opened with, its frames to that of ChargeTo.
+// opened with, frames to the one of Next.
 type scanner interface {
 	Skip(ctx context.Context, rows int64) error
-	Next(ctx context.Context, rows int64) ([]*frame.Lease, error)
-	ChargeTo(g *budget.Grant)
+	Next(ctx context.Context, g *budget.Grant, rows int64) ([]*frame.Lease, error)
 	Close()
 }
 

@@ -145,8 +145,7 @@ func (r *Reader) decode(ctx context.Context, b snapshot.Block) (leases []*frame.
 			return nil, err
 		}
 	}
-	r.scan.ChargeTo(r.pays)
-	if leases, err = r.scan.Next(ctx, b.To-b.From); err != nil {
+	if leases, err = r.scan.Next(ctx, r.pays, b.To-b.From); err != nil {
 		return nil, err
 	}
 	for _, l := range leases {

@@ -349,8 +349,8 @@ func TestChangesUnderAStream(t *testing.T) {
 // short gives one row less than it is asked for.
 type short struct{ scanner }
 
-func (s short) Next(ctx context.Context, rows int64) ([]*frame.Lease, error) {
-	return s.scanner.Next(ctx, rows-1)
+func (s short) Next(ctx context.Context, g *budget.Grant, rows int64) ([]*frame.Lease, error) {
+	return s.scanner.Next(ctx, g, rows-1)
 }
 
 // A segment that holds other rows than it claims must not shift those behind it.

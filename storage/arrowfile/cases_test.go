@@ -39,7 +39,7 @@ func TestB24_SlicedUnionsAndListViews(t *testing.T) {
 			if err := s.Skip(context.Background(), from); err != nil {
 				t.Fatal(err)
 			}
-			leases, err := s.Next(context.Background(), 500-from)
+			leases, err := s.Next(context.Background(), nil, 500-from)
 			if err != nil || len(leases) != 1 {
 				t.Fatal(name, from, leases, err)
 			}
@@ -276,7 +276,7 @@ func TestAnyStepsGiveTheSameRows(t *testing.T) {
 				pos += n
 				continue
 			}
-			leases, err := s.Next(context.Background(), n)
+			leases, err := s.Next(context.Background(), nil, n)
 			if err != nil {
 				r.Fatal(err)
 			}
@@ -286,7 +286,7 @@ func TestAnyStepsGiveTheSameRows(t *testing.T) {
 				l.Release()
 			}
 		}
-		if _, err := s.Next(context.Background(), 1); err == nil {
+		if _, err := s.Next(context.Background(), nil, 1); err == nil {
 			r.Fatal("a row after the last")
 		}
 	})
@@ -325,7 +325,7 @@ func TestCancelledReadsEnd(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.Next(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, snapshot.ErrCorrupt) {
+	if _, err := s.Next(ctx, nil, 1); !errors.Is(err, context.Canceled) || errors.Is(err, snapshot.ErrCorrupt) {
 		t.Error(err)
 	}
 	if _, err := Describe(ctx, obj); !errors.Is(err, context.Canceled) {

@@ -160,7 +160,7 @@ func (h *house) read(obj *bucket.Object, sh *snapshot.Shard, segment int, p *sch
 	}
 	defer s.Close()
 	for left := sh.Segments[segment].Rows; left > 0; left -= min(step, left) {
-		leases, err := s.Next(ctx, min(step, left))
+		leases, err := s.Next(ctx, nil, min(step, left))
 		if err != nil {
 			return err
 		}

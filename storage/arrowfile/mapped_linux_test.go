@@ -137,7 +137,7 @@ func (h *house) each(obj *bucket.Object, sh *snapshot.Shard, segment int, step i
 	}
 	defer s.Close()
 	for left := sh.Segments[segment].Rows; left > 0; left -= min(step, left) {
-		leases, err := s.Next(ctx, min(step, left))
+		leases, err := s.Next(ctx, nil, min(step, left))
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func TestB78_WritersBetweenFrames(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			first, err := s.Next(ctx, step)
+			first, err := s.Next(ctx, nil, step)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +288,7 @@ func TestB78_WritersBetweenFrames(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			next, err := s.Next(ctx, step)
+			next, err := s.Next(ctx, nil, step)
 			if !errors.Is(err, c.err) {
 				t.Errorf("the next frame: %v, want %v", err, c.err)
 			}

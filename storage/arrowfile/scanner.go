@@ -1,6 +1,7 @@
 package arrowfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,14 +26,11 @@ type Scanner struct {
 	pays *budget.Grant // for frames
 }
 
-// ChargeTo makes another grant pay for the frames that follow.
-func (s *Scanner) ChargeTo(g *budget.Grant) { s.pays = g }
-
 // Open starts to read a segment that Describe has found in obj; the shard's
 // schema, in plain form, has all that p names. Buffers of compressed batches
 // are decompressed here, those of p's columns only. All memory is charged to g.
 func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (s *Scanner, err error) {
-	s = &Scanner{name: fmt.Sprintf("%s: record batch %d", obj.Key(), segment), want: p, pays: g}
+	s = &Scanner{name: fmt.Sprintf("%s: record batch %d", obj.Key(), segment), want: p}
 	facts, at := sh.Facts.(*Facts), sh.Segments[segment].Facts.(Batch)
 	s.dec = &decoder{obj: obj, pool: pool, grant: g, messages: facts.Dictionaries[:at.Dictionaries]}
 	defer func() {
@@ -87,7 +85,9 @@ func (s *Scanner) Skip(_ context.Context, rows int64) error {
 // Next returns the next rows with the projection's schema, in one frame, or in
 // several where one would be larger than frame.MaxFrame. After an error the
 // scanner is good for nothing but Close.
-func (s *Scanner) Next(ctx context.Context, rows int64) (out []*frame.Lease, err error) {
+// Frames are charged to g; nil is the grant of Open.
+func (s *Scanner) Next(ctx context.Context, g *budget.Grant, rows int64) (out []*frame.Lease, err error) {
+	s.pays = cmp.Or(g, s.dec.grant)
 	defer func() {
 		if err != nil {
 			for _, l := range out {

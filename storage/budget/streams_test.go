@@ -231,7 +231,8 @@ func (s *stream) decode(ctx context.Context, g *Grant) error {
 	if s.rand.IntN(4) == 0 {
 		n = s.rand.Int64N(s.ledger.large + 1)
 	}
-	if loan, revoked := s.ledger.Loan(); s.rand.IntN(2) == 0 && loan.ChargeHeap(Scratch, n) == nil {
+	loan, revoked := s.ledger.Loan()
+	if s.rand.IntN(2) == 0 && loan.ChargeHeap(Scratch, n) == nil {
 		err := s.nap(ctx, 5*time.Millisecond)
 		select {
 		case <-revoked:
@@ -240,9 +241,8 @@ func (s *stream) decode(ctx context.Context, g *Grant) error {
 		loan.CreditHeap(Scratch, n)
 		loan.Close()
 		return err
-	} else {
-		loan.Close()
 	}
+	loan.Close()
 	if g.ChargeHeap(Scratch, n) != nil {
 		var err error
 		if g, _, err = s.ledger.Large(ctx); err != nil {

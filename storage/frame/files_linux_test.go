@@ -274,7 +274,8 @@ func TestMapEndsWithItsLastUse(t *testing.T) {
 		}
 		w.Close()
 	}
-	if use() != use() {
+	first := use()
+	if use() != first {
 		t.Error("the second use did not find the first one's lease")
 	}
 	until(t, "the end of an idle lease", func() bool { return p.Stats().Files == 0 })

@@ -43,7 +43,7 @@ func BenchmarkScan(b *testing.B) {
 				}
 				for i := range seg.Blocks() {
 					from, to := seg.Block(i)
-					leases, err := s.Next(b.Context(), to-from)
+					leases, err := s.Next(b.Context(), nil, to-from)
 					if err != nil {
 						b.Fatal(err)
 					}

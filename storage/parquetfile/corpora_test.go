@@ -149,7 +149,7 @@ func (w *world) readSegment(t *testing.T, obj *bucket.Object, sh *snapshot.Shard
 	seg := sh.Segments[segment]
 	for i := range seg.Blocks() {
 		from, to := seg.Block(i)
-		leases, err := s.Next(t.Context(), to-from)
+		leases, err := s.Next(t.Context(), nil, to-from)
 		for _, l := range leases {
 			rows += l.Batch().NumRows()
 			checkFrame(t, l, sh.Schema)

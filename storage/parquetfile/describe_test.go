@@ -245,7 +245,7 @@ func tryAll(t testing.TB, obj *bucket.Object) {
 		if check(err); err != nil {
 			return
 		}
-		leases, err := s.Next(t.Context(), min(sh.Segments[i].Rows, 100_000))
+		leases, err := s.Next(t.Context(), nil, min(sh.Segments[i].Rows, 100_000))
 		check(err)
 		for _, l := range leases {
 			l.Release()

@@ -161,7 +161,7 @@ func (w *world) read(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, segme
 		if n == 0 {
 			n = left
 		}
-		leases, err := s.Next(t.Context(), n)
+		leases, err := s.Next(t.Context(), nil, n)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package parquetfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type Scanner struct {
 	scratch *frame.Scratch
 	pool    *frame.Pool
 	grant   *budget.Grant
-	pays    *budget.Grant // for frames
+	pays    *budget.Grant // for the frames of this Next
 	charges []charge      // for as long as the scanner is open
 	perRow  float64       // bytes a row has in a frame, by the last measure
 	failed  error
@@ -69,7 +70,7 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 	seg := sh.Segments[segment]
 	s := &Scanner{
 		name: obj.Key(), group: segment, rows: seg.Rows, target: p.Schema,
-		source: &source{ctx: ctx, obj: obj}, scratch: pool.Scratch(g), pool: pool, grant: g, pays: g,
+		source: &source{ctx: ctx, obj: obj}, scratch: pool.Scratch(g), pool: pool, grant: g,
 	}
 	if seg.Rows > 0 {
 		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
@@ -218,7 +219,9 @@ func (s *Scanner) Skip(ctx context.Context, rows int64) error {
 
 // Next decodes the next rows into frames of at most frame.MaxFrame, in the
 // columns, types and order of the projection. Usually it is one frame.
-func (s *Scanner) Next(ctx context.Context, rows int64) (leases []*frame.Lease, err error) {
+// Frames are charged to g; nil is the grant of Open.
+func (s *Scanner) Next(ctx context.Context, g *budget.Grant, rows int64) (leases []*frame.Lease, err error) {
+	s.pays = cmp.Or(g, s.grant)
 	err = s.advance(ctx, rows, func(n int64, arrays []arrow.Array) error {
 		more, err := s.assemble(n, arrays)
 		leases = append(leases, more...)
@@ -232,9 +235,6 @@ func (s *Scanner) Next(ctx context.Context, rows int64) (leases []*frame.Lease, 
 	}
 	return leases, nil
 }
-
-// ChargeTo makes another grant pay for the frames that follow.
-func (s *Scanner) ChargeTo(g *budget.Grant) { s.pays = g }
 
 // advance decodes rows in steps of about stepBytes and gives each to use.
 func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arrays []arrow.Array) error) error {

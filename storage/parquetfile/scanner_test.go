@@ -34,7 +34,7 @@ func (w *world) blocks(t *testing.T, obj *bucket.Object, sh *snapshot.Shard, seg
 	seg := sh.Segments[segment]
 	for i := range seg.Blocks() {
 		from, to := seg.Block(i)
-		leases, err := s.Next(t.Context(), to-from)
+		leases, err := s.Next(t.Context(), nil, to-from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestLargeAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	leases, err := s.Next(t.Context(), sh.Rows())
+	leases, err := s.Next(t.Context(), nil, sh.Rows())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestLargeAsk(t *testing.T) {
 	if rows != sh.Rows() || len(leases) < 3 {
 		t.Errorf("%d rows in %d frames", rows, len(leases))
 	}
-	if _, err := s.Next(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "1 rows asked for, 0 are left") {
+	if _, err := s.Next(t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), "1 rows asked for, 0 are left") {
 		t.Errorf("beyond the end: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ pq.write_table(pa.table({"s": s}), sys.argv[1])`
 		t.Fatal(err)
 	}
 	defer s.Close()
-	leases, err := s.Next(t.Context(), 160)
+	leases, err := s.Next(t.Context(), nil, 160)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +179,8 @@ func TestOutOfMemory(t *testing.T) {
 		w := newWorld(t, limit)
 		s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 		if err == nil {
-			_, err = s.Next(t.Context(), 8000)
-			if _, again := s.Next(t.Context(), 1); again == nil || again.Error() != err.Error() {
+			_, err = s.Next(t.Context(), nil, 8000)
+			if _, again := s.Next(t.Context(), nil, 1); again == nil || again.Error() != err.Error() {
 				t.Errorf("after an error: %v", again)
 			}
 			s.Close()
@@ -217,7 +217,7 @@ func TestChangedWhileReading(t *testing.T) {
 		if err := change(path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Next(t.Context(), 20_000); !errors.Is(err, bucket.ErrChanged) || errors.Is(err, snapshot.ErrCorrupt) {
+		if _, err := s.Next(t.Context(), nil, 20_000); !errors.Is(err, bucket.ErrChanged) || errors.Is(err, snapshot.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.Close()
@@ -254,7 +254,7 @@ func TestCancel(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Next(ctx, 10); !errors.Is(err, context.Canceled) || errors.Is(err, snapshot.ErrCorrupt) {
+	if _, err := s.Next(ctx, nil, 10); !errors.Is(err, context.Canceled) || errors.Is(err, snapshot.ErrCorrupt) {
 		t.Error(err)
 	}
 }
