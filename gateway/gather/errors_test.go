@@ -216,6 +216,7 @@ func TestBindChecksThatBuffersReachTheirRows(t *testing.T) {
 		"views":    array.NewData(arrow.BinaryTypes.StringView, 1, []*memory.Buffer{nil, short}, nil, 0, 0),
 		"child":    array.NewData(arrow.FixedSizeListOf(2, i64), 1, []*memory.Buffer{nil}, []arrow.ArrayData{values}, 0, 0),
 		"field":    array.NewData(arrow.StructOf(arrow.Field{Name: "f", Type: i64}), 2, []*memory.Buffer{nil}, []arrow.ArrayData{values}, 0, 0),
+		"nulls":    array.NewData(arrow.FixedSizeListOf(2, arrow.Null), 1, []*memory.Buffer{nil}, []arrow.ArrayData{array.NewData(arrow.Null, 1, nil, nil, 1, 0)}, 0, 0),
 		"children": array.NewData(arrow.StructOf(arrow.Field{Name: "f", Type: i64}), 1, []*memory.Buffer{nil}, nil, 0, 0),
 	} {
 		n, err := newNode("c", data.DataType())
