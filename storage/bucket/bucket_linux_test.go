@@ -397,3 +397,26 @@ func TestConcurrentReads(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, "a.parquet")))
 	wg.Wait()
 }
+
+// The system's own name for an open object leads to its bytes, whatever became of its name in the bucket.
+func TestDescriptor(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(root, "a"), []byte("old"), 0o600))
+	b, err := Open(root)
+	must(t, err)
+	o, err := b.Open(context.Background(), "a", "")
+	must(t, err)
+	must(t, os.Remove(filepath.Join(root, "a")))
+	var got [3]byte
+	must(t, o.Descriptor(func(fd uintptr) {
+		_, err := syscall.Pread(int(fd), got[:], 0)
+		must(t, err)
+	}))
+	if string(got[:]) != "old" {
+		t.Errorf("read %q", got)
+	}
+	must(t, errors.Join(o.Close(), b.Close()))
+	if o.Descriptor(func(uintptr) { t.Error("a closed object has a descriptor") }) == nil {
+		t.Error("no error")
+	}
+}

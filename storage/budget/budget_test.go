@@ -257,3 +257,33 @@ func TestWaitingCountsFromTheFirstWhoWaits(t *testing.T) {
 		empty(t, l)
 	})
 }
+
+// What moves from kind to kind is neither freed nor taken, even from a grant that is closed.
+func TestMoveKeepsWhatIsHeld(t *testing.T) {
+	l := New(Options{Limit: 100})
+	g, err := l.Admit(context.Background(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Charge(Mapped, 70); err != nil {
+		t.Fatal(err)
+	}
+	g.Close()
+	g.Move(Mapped, Copies, 30)
+	if s := l.Stats(); s.Reserved != 70 || s.Used[Mapped] != 40 || s.Used[Copies] != 30 {
+		t.Errorf("%+v", s)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("more was moved than there is")
+			}
+		}()
+		g.Move(Mapped, Copies, 41)
+	}()
+	g.Credit(Mapped, 40)
+	g.Credit(Copies, 30)
+	if s := l.Stats(); s.Reserved != 0 || len(s.Used) != 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -56,6 +56,7 @@ type File struct {
 	ended  bool // the lease is given back, the descriptor closed
 
 	mu     sync.Mutex // held while pages come or go; taken before files.mu
+	uses   []int32    // by slot: how many parts have pages there
 	copied bool       // mem is memory of our own by now
 }
 
@@ -67,12 +68,10 @@ type File struct {
 // process may not ask for such leases (CAP_LEASE), it is open for writing, or
 // lies where others can change it behind the kernel's back.
 func (p *Pool) Map(fd uintptr) (*File, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(fd), &st); err != nil {
+	id, size, err := inodeOf(int(fd))
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
 	}
-	//nolint:unconvert // narrower on some processors
-	id := inode{uint64(st.Dev), uint64(st.Ino)}
 	fs := &p.files
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -89,16 +88,29 @@ func (p *Pool) Map(fd uintptr) (*File, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
 		}
 	}
-	own, err := lease(int(fd))
+	own, err := lease(int(fd), id)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLease, err)
 	}
 	f := &File{pool: p, id: id, fd: own, holds: 1, parts: map[*part]struct{}{}}
-	if err := f.mapAll(st.Size); err != nil {
+	if err := f.mapAll(size); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLease, errors.Join(err, unix.Close(own)))
 	}
 	fs.add(f)
 	return f, nil
+}
+
+// inodeOf tells which file fd is, and its size.
+func inodeOf(fd int) (inode, int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return inode{}, 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return inode{}, 0, errors.New("not a regular file")
+	}
+	//nolint:unconvert // narrower on some processors
+	return inode{uint64(st.Dev), uint64(st.Ino)}, st.Size, nil
 }
 
 // lease opens the file of fd again and puts a read lease on that. A lease belongs
@@ -109,14 +121,14 @@ func (p *Pool) Map(fd uintptr) (*File, error) {
 // process and from which nobody learns which file it is about. So nobody is to
 // be told: a poller asks instead. In the moment before F_SETOWN the signal may
 // still come; Go's runtime has a handler for it that does nothing.
-func lease(fd int) (int, error) {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil {
+func lease(fd int, id inode) (int, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return 0, err
 	}
 	//nolint:unconvert // narrower on some processors
-	if !local[int64(st.Type)] {
-		return 0, fmt.Errorf("file system %#x", st.Type)
+	if !local[int64(fs.Type)] {
+		return 0, fmt.Errorf("file system %#x", fs.Type)
 	}
 	own, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -124,6 +136,9 @@ func lease(fd int) (int, error) {
 	}
 	if _, err = unix.FcntlInt(uintptr(own), unix.F_SETLEASE, unix.F_RDLCK); err == nil {
 		_, err = unix.FcntlInt(uintptr(own), unix.F_SETOWN, 0)
+	}
+	if again, _, statErr := inodeOf(own); err == nil && (statErr != nil || again != id) {
+		err = errors.Join(statErr, errors.New("opening it again leads elsewhere"))
 	}
 	if err != nil {
 		return 0, errors.Join(err, unix.Close(own))
@@ -236,11 +251,14 @@ func (f *File) Close() { f.leave() }
 
 // join admits a part, unless somebody waits to write.
 func (f *File) join(p *part) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.pool.files.mu.Lock()
 	defer f.pool.files.mu.Unlock()
 	if f.wanted {
 		return false
 	}
+	p.slots(func(i int64) { f.uses[i]++ })
 	f.parts[p] = struct{}{}
 	f.holds++
 	f.pool.count(func(s *Stats) { s.Mapped += p.size })

@@ -22,6 +22,21 @@ type part struct {
 	size  int64    // bytes of the pages
 }
 
+// slot is the size of the largest pages that files are mapped by. Taking a part
+// of one out of the process takes all of it.
+const slot = 2 << 20
+
+// slots visits the slots that the part has pages in, in order.
+func (p *part) slots(visit func(i int64)) {
+	next := int64(0)
+	for _, e := range p.pages {
+		for i := max(e.from/slot, next); i*slot < e.to; i++ {
+			visit(i)
+			next = i + 1
+		}
+	}
+}
+
 // mapAll maps the size bytes of the file, not one of which is read yet. A large
 // file as a whole is mapped by large pages, where its pages are large: that
 // makes bringing a block in ten times cheaper than with a mapping for each.
@@ -35,6 +50,7 @@ func (f *File) mapAll(size int64) error {
 		return err
 	}
 	f.mem = unsafe.Slice((*byte)(at), n)
+	f.uses = make([]int32, (n+slot-1)/slot)
 	// Advice: read large pieces ahead, and do not keep what was read in the place of what others need.
 	_ = unix.Madvise(f.mem, unix.MADV_SEQUENTIAL)
 	return nil
@@ -81,7 +97,7 @@ func (p *part) free() {
 	delete(f.parts, p)
 	f.pool.files.mu.Unlock()
 	kind := budget.Mapped
-	gone := p.pages // other frames that show them have the kernel bring them back
+	gone := f.unused(p)
 	if f.copied {
 		kind, gone = budget.Copies, without(p.pages, f.shown())
 	}
@@ -96,6 +112,22 @@ func (p *part) free() {
 		}
 	})
 	f.leave()
+}
+
+// unused ends the use of p's slots and returns those that nobody uses any more.
+func (f *File) unused(p *part) (out []extent) {
+	p.slots(func(i int64) {
+		if f.uses[i]--; f.uses[i] > 0 {
+			return
+		}
+		e := extent{i * slot, min((i+1)*slot, int64(len(f.mem)))}
+		if last := len(out) - 1; last >= 0 && out[last].to == e.from {
+			out[last].to = e.to
+			return
+		}
+		out = append(out, e)
+	})
+	return out
 }
 
 // drop takes pages out of the process: those of the file stay in the system's
