@@ -7,6 +7,10 @@
 // Errors wrap snapshot.ErrCorrupt or snapshot.ErrUnsupported and name the file
 // and what in it is wrong, except those of the store and of the ledger, which
 // pass through as they are.
+//
+// Ten minutes of fuzzing each, on one processor that was busy with other things,
+// found no panic and no error without a class: FuzzFooter 487,770 inputs,
+// FuzzDescribe 99,365. FuzzStoredSchema has not had a run of that length.
 package parquetfile
 
 import (
