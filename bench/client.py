@@ -1,9 +1,11 @@
-"""The client that is measured: stock pyarrow, one stream at a time. A server without data set names needs no NAME.
+"""The client that is measured: stock pyarrow, one stream at a time. A server without data set names needs no NAME; a request
+as JSON may stand in its place.
 
 client.py read URI [NAME]          read everything, touch every byte; print
                                    {"seconds", "cpu", "rows", "bytes", "batches", "sum"} as JSON
 client.py first URI COUNT [NAME]   on one warm connection, call DoGet COUNT times and wait for the first batch;
                                    print the seconds of each as a JSON list
+client.py fresh URI [NAME]         wait for the first batch of one DoGet; print the seconds as JSON
 client.py check URI FOLDER [NAME]  read everything, compare it with what pyarrow reads from the Parquet files in
                                    FOLDER; print {"rows", "bytes"} of the decoded table as JSON
 """
@@ -21,10 +23,10 @@ import pyarrow.flight as fl
 
 
 def find(client: fl.FlightClient, name: str) -> fl.Ticket:
-    """Return the ticket of a whole data set as one stream."""
+    """Return the ticket of a whole data set, or of a request, as one stream."""
     if not name:
         return fl.Ticket(b"all")
-    request = json.dumps({"dataset": name})
+    request = name if name.startswith("{") else json.dumps({"dataset": name})
     return client.get_flight_info(fl.FlightDescriptor.for_command(request)).endpoints[0].ticket
 
 
@@ -74,6 +76,17 @@ def first(uri: str, count: str, name: str = "") -> None:
     print(json.dumps(times[1:]))
 
 
+def fresh(uri: str, name: str = "") -> None:
+    """Time one DoGet up to its first batch, on a connection that has planned it."""
+    client = fl.connect(uri)
+    ticket = find(client, name)
+    began = time.perf_counter()
+    reader = client.do_get(ticket)
+    reader.read_chunk()
+    print(json.dumps(time.perf_counter() - began))
+    reader.cancel()
+
+
 def check(uri: str, folder: str, name: str = "") -> None:
     """Compare a stream with the files, read without any server."""
     client = fl.connect(uri)
@@ -85,5 +98,5 @@ def check(uri: str, folder: str, name: str = "") -> None:
 
 
 if __name__ == "__main__":
-    commands: dict[str, Callable[..., None]] = {"read": read, "first": first, "check": check}
+    commands: dict[str, Callable[..., None]] = {"read": read, "first": first, "fresh": fresh, "check": check}
     commands[sys.argv[1]](*sys.argv[2:])

@@ -32,6 +32,7 @@ type settings struct {
 var benches = map[string]func(context.Context, settings) (string, error){
 	"gather":  gathering,
 	"mapped":  mapped,
+	"order":   order,
 	"parquet": parquet,
 	"start":   begin,
 	"wire":    wire,
