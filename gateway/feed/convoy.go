@@ -2,6 +2,8 @@ package feed
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 
 	"github.com/headrace/headrace/sampler"
@@ -61,6 +63,9 @@ func (s *Stream) admit(ctx context.Context) error {
 	case p.admission <- struct{}{}:
 		defer func() { <-p.admission }()
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("another stream of the plan waits for memory: %w", budget.ErrTimeout)
+		}
 		return ctx.Err()
 	}
 	for {

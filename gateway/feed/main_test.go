@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,6 +31,12 @@ var corpus, noCorpus string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		_ = flag.Set("rapid.checks", "40") // each is several streams: a few seconds for all
+	}
 	dir, err := os.MkdirTemp("", "feed")
 	if err != nil {
 		panic(err)

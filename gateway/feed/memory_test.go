@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage/budget"
 )
@@ -64,6 +66,35 @@ func take(t *testing.T, s *Stream, most int) (n int) {
 		b.Release()
 	}
 	return n
+}
+
+// Ranks that train together, none of which goes on before all have their batch, need no more than one window's memory.
+func TestTogetherInLittleMemory(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		plan         sampler.Plan
+		ranks, batch int64
+	}{
+		{name: "as stored", ranks: 3, batch: 40},
+		{name: "as stored, steps of many blocks", ranks: 2, batch: 1000},
+		{name: "as stored, split", plan: sampler.Plan{Split: &sampler.Split{To: 6000}}, ranks: 3, batch: 40},
+		{name: "window", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2}, ranks: 4, batch: 60},
+		{name: "steps of many windows", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 1}, ranks: 3, batch: 900},
+		{name: "groups", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 1, Groups: 4}, ranks: 3, batch: 70},
+		{name: "as many groups as ranks", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 1, Groups: 3}, ranks: 3, batch: 60},
+		{name: "full", plan: sampler.Plan{Shuffle: sampler.ShuffleFull}, ranks: 3, batch: 300},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, w := tight(t, request{
+				dataset: "segments", plan: test.plan, ranks: test.ranks, columns: []string{"id", "list"},
+				cut: sampler.Cut{Batch: test.batch, End: 2, Tail: sampler.Pad},
+			}, 0)
+			began := time.Now()
+			r.together(t, w)
+			t.Logf("%v, %d rows decoded in two epochs of %d", time.Since(began), r.rows(), w.Snapshot.Rows())
+			r.close(t)
+		})
+	}
 }
 
 // A client that does not read keeps others of its convoy back when there is no memory beside the convoy's; but they hold
@@ -167,8 +198,18 @@ func TestAdmissionEnds(t *testing.T) {
 	first := r.open(t, w)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := r.Open(ctx, w); !errors.Is(err, budget.ErrTimeout) {
-		t.Errorf("error %v", err)
+	var group errgroup.Group
+	for range 3 { // one in line, the others behind it
+		group.Go(func() error {
+			_, err := r.Open(ctx, w)
+			if !errors.Is(err, budget.ErrTimeout) {
+				t.Errorf("error %v", err)
+			}
+			return err
+		})
+	}
+	if group.Wait() == nil {
+		t.Error("there was memory")
 	}
 	first.Close()
 	r.close(t)

@@ -247,6 +247,9 @@ func (s *Stream) account(b *Batch, step sampler.Step) {
 // Close gives back what the stream holds. Batches given out stay valid.
 func (s *Stream) Close() {
 	s.picker.reset()
+	s.plan.mu.Lock()
+	s.letGo() // something is left of a step that panicked
+	s.plan.mu.Unlock()
 	for _, w := range s.inside {
 		s.plan.leave(w)
 	}
