@@ -2,6 +2,7 @@ package feed
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/headrace/headrace/gateway/gather"
 	"github.com/headrace/headrace/sampler"
@@ -136,8 +137,14 @@ func (p *picker) flush(b *Batch) error {
 		return nil
 	}
 	p.rows, p.runs = p.rows[:0], nil
-	return p.gather(b, rows, runs)
+	if err := p.gather(b, rows, runs); err != nil || len(b.Pieces) <= manyPieces {
+		return err
+	}
+	return p.join(b, 0)
 }
+
+// manyPieces is how many pieces a batch may have while it is made: each takes a page at least.
+const manyPieces = 32
 
 func (p *picker) gather(b *Batch, rows []gather.Row, runs []rowRun) error {
 	size, err := p.gatherer.Select(rows)
@@ -162,8 +169,16 @@ func (p *picker) gather(b *Batch, rows []gather.Row, runs []rowRun) error {
 
 // settle makes a batch keep nothing of any window, before its stream waits for another one.
 func (p *picker) settle(b *Batch) error {
+	if first := slices.IndexFunc(b.Pieces, func(piece Piece) bool { return piece.sliced }); first >= 0 {
+		if len(b.Pieces) > manyPieces {
+			first = 0
+		}
+		if err := p.join(b, first); err != nil {
+			return err
+		}
+	}
 	for i := range b.Pieces {
-		if b.Pieces[i].sliced {
+		if b.Pieces[i].sliced { // all are more than a frame
 			if err := p.copy(&b.Pieces[i]); err != nil {
 				return err
 			}
@@ -195,7 +210,7 @@ func (p *picker) finish(b *Batch) error {
 		return err
 	}
 	if walk := p.stream.walk; len(b.Pieces) == 0 || walk.Join && len(b.Pieces) > 1 {
-		if err := p.join(b); err != nil {
+		if err := p.join(b, 0); err != nil {
 			return err
 		}
 	}
@@ -207,11 +222,11 @@ func (p *picker) finish(b *Batch) error {
 	return nil
 }
 
-// join makes one piece of all, unless they are more than a frame.
-func (p *picker) join(b *Batch) error {
-	pieces := make([]frame.Piece, len(b.Pieces))
+// join makes one piece of those from the given one on, unless they are more than a frame.
+func (p *picker) join(b *Batch, from int) error {
+	pieces := make([]frame.Piece, len(b.Pieces)-from)
 	joined := Piece{sums: p.stream.sums}
-	for i, piece := range b.Pieces {
+	for i, piece := range b.Pieces[from:] {
 		pieces[i] = frame.PieceOf(piece.Record, 0, piece.Record.NumRows())
 		joined.rows = append(joined.rows, piece.rows...)
 	}
@@ -226,8 +241,10 @@ func (p *picker) join(b *Batch) error {
 		return err
 	}
 	joined.Record = joined.Lease.Batch()
-	b.Release()
-	b.Pieces = []Piece{joined}
+	for _, piece := range b.Pieces[from:] {
+		piece.Lease.Release()
+	}
+	b.Pieces = append(b.Pieces[:from], joined)
 	return nil
 }
 
