@@ -60,9 +60,9 @@ func (bs *blocks) acquire(ctx context.Context, key blockKey, payer *convoy, load
 			return b, nil
 		}
 		bs.release(b)
-		if mine || !(errors.Is(err, context.Canceled) || errors.Is(err, budget.ErrExhausted)) {
+		if whose := errors.Is(err, context.Canceled) || errors.Is(err, budget.ErrExhausted); mine || !whose {
 			return nil, err
-		} // else it was who decoded it that gave up, or had no memory; we may
+		} // else it was who decoded it that gave up, or had no memory
 	}
 }
 

@@ -139,8 +139,8 @@ func (r *rig) rows() (n int64) {
 // close checks that nothing is left.
 func (r *rig) close(t fataler) {
 	t.Helper()
-	if len(r.plans) != 0 || len(r.Feed.blocks.held) != 0 || r.line.Load() != 0 {
-		t.Fatalf("left: %d plans, %d blocks, %d in line", len(r.plans), len(r.Feed.blocks.held), r.line.Load())
+	if len(r.plans) != 0 || len(r.blocks.held) != 0 || r.line.Load() != 0 {
+		t.Fatalf("left: %d plans, %d blocks, %d in line", len(r.plans), len(r.blocks.held), r.line.Load())
 	}
 	must(t, r.store.Close())
 	must(t, r.pool.Close())

@@ -66,9 +66,9 @@ func TestBlockOfAJobThatGoesAway(t *testing.T) {
 	read := make(chan int)
 	go func() { read <- take(t, second, 1<<30) }()
 	eventually(t, "both want the block", func() bool {
-		r.Feed.blocks.mu.Lock()
-		defer r.Feed.blocks.mu.Unlock()
-		for _, b := range r.Feed.blocks.held {
+		r.blocks.mu.Lock()
+		defer r.blocks.mu.Unlock()
+		for _, b := range r.blocks.held {
 			if b.users == 2 {
 				return true
 			}
