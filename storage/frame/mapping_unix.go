@@ -6,7 +6,11 @@ import "golang.org/x/sys/unix"
 
 // mapMemory returns zeroed memory outside the Go heap, on a page border.
 func mapMemory(size int) ([]byte, error) {
-	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err == nil {
+		largePages(mem)
+	}
+	return mem, err
 }
 
 // unmapMemory takes what mapMemory gave. It fails only for memory that is not
