@@ -115,6 +115,32 @@ except KeyError as e:
 	}
 }
 
+// A stream outlives its token until its end; the next call needs a new one.
+func TestB49StreamsOutliveTheirToken(t *testing.T) {
+	dir, key := large(t, "arrow"), secret(t)
+	config := filepath.Join(t.TempDir(), "headrace.yaml")
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nauth: {mode: jwt, issuer: %q, audience: %q, skew: 0s, keys: [{algorithm: HS256, file: %q}]}\n"+
+		"datasets: [{name: d, url: %q}]\n", issuer, audience, key, dir)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveOn(t, "", "--config", config)
+	python(t, `
+client, token = fl.connect(sys.argv[1]), auth(sys.argv[2])
+rows, expired = 0, time.time() + 4
+for chunk in client.do_get(fl.Ticket(b'{"dataset": "d"}'), token):
+    rows += chunk.data.num_rows
+    if rows < 30_000:
+        time.sleep(max(0, expired - time.time()))
+assert rows == 200_000, rows
+try:
+    list(client.list_flights(b"", token))
+    raise SystemExit("an expired token was taken")
+except fl.FlightUnauthenticatedError:
+    pass
+`, s.uri, mint(t, key, "t", "--grant", "d", "--ttl", "3s"))
+}
+
 func TestColumnGrants(t *testing.T) {
 	dir, key := folders(t), secret(t)
 	s := withTokens(t, dir, key)
