@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import flight
@@ -17,6 +18,7 @@ import headrace
 from gateway import PLAN, SCHEMA, SNAPSHOT, Gateway
 from headrace import errors
 from headrace.connection import read_token
+from headrace.stream import encode
 
 
 def test_datasets(gateway: Gateway) -> None:
@@ -69,6 +71,12 @@ def test_options_as_they_go_over_the_wire(gateway: Gateway) -> None:
         name | {"shuffle": "none", "split": split},
         name | {"shuffle": "full", "rank": 0, "world_size": 2, "worker_id": 0, "num_workers": 3, "num_epochs": -1},
     ]
+
+
+def test_integers_of_numpy() -> None:
+    assert encode({"rank": np.int64(3), "shards": ["a"]}) == b'{"rank":3,"shards":["a"]}'
+    with pytest.raises(TypeError):
+        encode({"rank": object()})
 
 
 def test_b87_a_rank_of_many_that_names_none_is_warned(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +163,7 @@ def test_token_forms(gateway: Gateway, tmp_path: Path) -> None:
     gateway.tokens.valid = "one"
     file = tmp_path / "token"
     file.write_text("one\n")
-    for token in ("one", f"@{file}", file, lambda: "one"):
+    for token in ("one", "one\n", f"@{file}", file, lambda: "one", lambda: "one\n"):
         with headrace.connect(gateway.uri, token=token) as client:
             assert len(client.datasets()) == 3
             assert next(client.stream("team/numbers")).num_rows == 10
@@ -213,7 +221,7 @@ def test_a_call_that_takes_too_long(gateway: Gateway) -> None:
             release.set()
 
 
-@pytest.mark.parametrize("uri", ["", "ftp://127.0.0.1:1", "grpc://"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:1", "", "ftp://127.0.0.1:1", "grpc://"])
 def test_bad_uris(uri: str) -> None:
     with pytest.raises(headrace.HeadraceError):
         headrace.connect(uri, retry_for=0).datasets()

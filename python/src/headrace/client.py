@@ -22,6 +22,8 @@ T = TypeVar("T")
 # How long a call that is not a stream is tried again, in seconds, at most: somebody waits for its answer.
 _FIRST_ANSWER = 10.0
 
+_SCHEMES = ("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://")
+
 
 # A part of every block's rows, from and to of 10,000, always the same ones for a seed.
 Split = TypedDict("Split", {"seed": int, "from": int, "to": int})
@@ -207,6 +209,8 @@ def connect(
     if not uri:
         raise HeadraceError("an empty URI")
     address = uri if "://" in uri else f"grpc://{uri}"
+    if not address.startswith(_SCHEMES):
+        raise HeadraceError(f"cannot connect to {uri}: it must begin with one of {', '.join(_SCHEMES)}")
     return Client(Connection(address, token, tls_ca, timeout, read_timeout, retry_for, tune_malloc))
 
 

@@ -72,14 +72,14 @@ def read_token(token: Token) -> str | None:
     """Returns the token's text; files are read again and functions called again every time."""
     try:
         if callable(token):
-            return token()
+            return token().strip()
         if isinstance(token, os.PathLike):
             return Path(token).read_text().strip()
         if token is not None and token.startswith("@"):
             return Path(token[1:]).read_text().strip()
     except OSError as error:
         raise AuthError(f"cannot read the token: {error}") from error
-    return token
+    return None if token is None else token.strip()  # what was read from a file ends with a newline
 
 
 def guard_fork(*, start: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import operator
 import os
 import time
 from collections.abc import Iterator
@@ -301,5 +302,5 @@ class Stream(Iterator[pa.RecordBatch]):
 
 
 def encode(request: dict[str, Any]) -> bytes:
-    """Returns a request as it goes over the wire."""
-    return json.dumps(request, separators=(",", ":"), ensure_ascii=False).encode()
+    """Returns a request as it goes over the wire; integers may be those of NumPy, too."""
+    return json.dumps(request, separators=(",", ":"), ensure_ascii=False, default=operator.index).encode()
