@@ -66,10 +66,11 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		code int
 		want string
 	}{
-		{"ls --server " + s.uri, 1, "token"},
+		{"ls --server " + s.uri, 1, "--token @FILE"},
 		{"ls --server " + s.uri + " --token nonsense", 1, "token"},
 		{"peek nothing --folder " + dir, 1, "nothing"},
-		{"peek --folder " + dir, 1, "arg"},
+		{"peek --folder " + dir, 2, "name a DATASET"},
+		{"ls --server " + s.uri + " --token @/nowhere", 2, "--token: open /nowhere"},
 		{"ls --server ftp://x", 2, "grpc://"},
 		{"ls --server " + s.uri + " --folder " + dir, 1, "folder"},
 		{"serve", 2, "FOLDER"},

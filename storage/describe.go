@@ -91,7 +91,7 @@ func unmixed(shards []*snapshot.Shard) error {
 		}
 	}
 	if len(first) > 1 {
-		return fmt.Errorf("%w: mixed formats: %q is Parquet, %q is Arrow IPC: choose one with files", snapshot.ErrUnsupported, first[true].Key, first[false].Key)
+		return fmt.Errorf("%w: mixed formats: %q is Parquet, %q is Arrow IPC: choose one with the key files of a config", snapshot.ErrUnsupported, first[true].Key, first[false].Key)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/headrace/headrace/configs"
 	"github.com/headrace/headrace/gateway/client"
@@ -89,6 +91,9 @@ func (t *target) inProcess(ctx context.Context, cfg *configs.Config, all []stora
 func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *client.Client) error) (err error) {
 	var o client.Options
 	if t.token != "" {
+		if _, err := t.readToken(ctx); err != nil {
+			return usageError{err}
+		}
 		o.Token = t.readToken
 	}
 	c, err := client.Dial(uri, o)
@@ -96,7 +101,26 @@ func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *
 		return usageError{err}
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	return f(ctx, c)
+	return t.plain(uri, f(ctx, c))
+}
+
+// plain says what a gateway answered without gRPC's words around it, and what to do about it.
+func (t *target) plain(uri string, err error) error {
+	var answer interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &answer) {
+		return err
+	}
+	said := answer.GRPCStatus()
+	switch {
+	case said.Code() == codes.Unauthenticated && t.token == "":
+		return fmt.Errorf("%s: pass it with --token @FILE", said.Message())
+	case said.Code() == codes.Unauthenticated:
+		return fmt.Errorf("%s: the gateway's log says what is wrong with this one", said.Message())
+	case said.Code() == codes.Unavailable:
+		return fmt.Errorf("%s: %s\n--server names another gateway; --folder reads without one", uri, said.Message())
+	default:
+		return errors.New(said.Message())
+	}
 }
 
 // readToken gives the token itself, or what its file holds now.

@@ -153,10 +153,14 @@ func (d *demo) kill() {
 // script runs a step of the Python part and shows what it says.
 func (d *demo) script(args ...string) error {
 	cmd := d.command(args...)
-	var out bytes.Buffer
+	var out, problems bytes.Buffer
+	cmd.Stderr = io.MultiWriter(os.Stderr, &problems)
 	cmd.Stdout = &out
 	err := cmd.Run()
 	d.show(out.String())
+	if errors.As(err, new(*exec.ExitError)) && !strings.Contains(problems.String(), "ModuleNotFoundError") {
+		return fmt.Errorf("the demo's Python part: %w", err) // it has said why
+	}
 	return d.explain(err)
 }
 

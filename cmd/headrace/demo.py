@@ -108,4 +108,7 @@ def crash(uri: str, dataset: str, token: str) -> None:
 
 
 if __name__ == "__main__":
-    {"make": make, "read": read, "refused": refused, "crash": crash}[sys.argv[1]](*sys.argv[2:])
+    try:
+        {"make": make, "read": read, "refused": refused, "crash": crash}[sys.argv[1]](*sys.argv[2:])
+    except OSError as error:  # such as a full disk
+        sys.exit(f"{sys.argv[1]}: {error}")

@@ -58,8 +58,30 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%w\nsee 'headrace %s --help'", err, c.Name())
+		return misused(c, err)
 	})
 	cmd.AddCommand(serveCommand(), demoCommand(), lsCommand(), peekCommand(), planCommand(), tokenCommand(), configCommand(), versionCommand())
+	for _, c := range cmd.Commands() {
+		checkArgs(c)
+	}
 	return cmd
+}
+
+func misused(c *cobra.Command, err error) error {
+	return usagef("%w\nsee '%s --help'", err, c.CommandPath())
+}
+
+// checkArgs makes a wrong number of arguments to a command, or to one below it, a mistake of usage.
+func checkArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return misused(c, err)
+			}
+			return nil
+		}
+	}
+	for _, below := range c.Commands() {
+		checkArgs(below)
+	}
 }

@@ -43,7 +43,12 @@ func peekCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peek DATASET",
 		Short: "Show a dataset's schema, sizes, shards and first rows",
-		Args:  cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name a DATASET: one")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if rows < 0 || rows > 1000 {
 				return usagef("--rows: 0 to 1000")

@@ -221,6 +221,8 @@ func (e explained) printOrder(line func(name, format string, args ...any), req *
 		line("memory", "%s: all blocks", size(e.Memory))
 	case req.Groups > 1:
 		line("window", "%s blocks, in each of %d groups", count(e.WindowBlocks), req.Groups)
+	case e.WindowBlocks >= e.Blocks:
+		line("window", "%s blocks: more than there are, so one window holds the epoch", count(e.WindowBlocks))
 	default:
 		line("window", "%s blocks", count(e.WindowBlocks))
 	}

@@ -109,12 +109,12 @@ func serve(ctx context.Context, cfg *configs.Config, all []storage.Mount, out, e
 	defer a.close()
 	flightPort, err := listen(cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return fmt.Errorf("%w\n--listen chooses another address", err)
 	}
 	adminPort, err := net.Listen("tcp", cfg.Admin)
 	if err != nil {
 		flightPort.Close()
-		return fmt.Errorf("admin: %w", err)
+		return fmt.Errorf("admin: %w\n--admin chooses another address; port 0 picks a free one", err)
 	}
 	adm := newAdmin(a.tel.handler(), log)
 

@@ -32,7 +32,7 @@ func (l *Ledger) Admit(ctx context.Context, need int64, windows ...Window) (*Gra
 	case need < 0:
 		return nil, fmt.Errorf("budget: need of %d bytes", need)
 	case need > l.Most() || whole > l.Most():
-		return nil, fmt.Errorf("budget: %d bytes needed, of %d that are there for streams: %w", whole, l.Most(), ErrTooLarge)
+		return nil, fmt.Errorf("budget: %d bytes needed, of %d that are there for streams: %w: ask for fewer rows or columns at once", whole, l.Most(), ErrTooLarge)
 	case ctx.Err() != nil:
 		return nil, refusal(ctx.Err(), whole)
 	}
