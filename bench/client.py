@@ -1,5 +1,5 @@
-"""The client that is measured: stock pyarrow, one stream at a time. A server without data set names needs no NAME; a request
-as JSON may stand in its place.
+"""The client that is measured: stock pyarrow, one stream at a time. A server without data set names needs no NAME;
+a request as JSON may stand in its place.
 
 client.py read URI [NAME]          read everything, touch every byte; print
                                    {"seconds", "cpu", "rows", "bytes", "batches", "sum"} as JSON
