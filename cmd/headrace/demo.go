@@ -36,7 +36,7 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Make a small data set, serve it, read it, crash in mid-stream and go on",
 		Long: "Make a small data set, serve it, read it, crash in mid-stream and go on. Takes some seconds.\n\n" +
-			"Needs a Python with pyarrow and the headrace package: python3, or the one named by HEADRACE_PYTHON.",
+			"Needs a Python with numpy, pyarrow and the headrace package: python3, or the one named by HEADRACE_PYTHON.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			d := &demo{ctx: cmd.Context(), out: cmd.OutOrStdout(), dir: dir, python: cmp.Or(os.Getenv("HEADRACE_PYTHON"), "python3")}
@@ -174,7 +174,7 @@ func (d *demo) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("the demo's Python part: %w\nit needs pyarrow and headrace: %s -m pip install ./python", err, d.python)
+	return fmt.Errorf("the demo's Python part: %w\nit needs numpy, pyarrow and headrace: %s -m pip install numpy ./python", err, d.python)
 }
 
 func (d *demo) show(text string) {

@@ -221,7 +221,7 @@ def test_a_call_that_takes_too_long(gateway: Gateway) -> None:
             release.set()
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:1", "", "ftp://127.0.0.1:1", "grpc://"])
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:1", "unix:/no/such", "", "ftp://127.0.0.1:1", "grpc://"])
 def test_bad_uris(uri: str) -> None:
     with pytest.raises(headrace.HeadraceError):
         headrace.connect(uri, retry_for=0).datasets()

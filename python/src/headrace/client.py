@@ -208,7 +208,7 @@ def connect(
     """
     if not uri:
         raise HeadraceError("an empty URI")
-    address = uri if "://" in uri else f"grpc://{uri}"
+    address = uri if "://" in uri or uri.startswith("unix:") else f"grpc://{uri}"
     if not address.startswith(_SCHEMES):
         raise HeadraceError(f"cannot connect to {uri}: it must begin with one of {', '.join(_SCHEMES)}")
     return Client(Connection(address, token, tls_ca, timeout, read_timeout, retry_for, tune_malloc))
