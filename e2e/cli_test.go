@@ -229,6 +229,21 @@ func TestEmptyFolder(t *testing.T) {
 	}
 }
 
+func TestFoldersThatNoRequestCanName(t *testing.T) {
+	dir := folders(t)
+	for _, name := range []string{"a%20b", "new\nline", "gr\xf6sse"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(dir, "words"))); err != nil {
+			t.Logf("%q cannot be here: %v", name, err)
+		}
+	}
+	out, errOut, err := run(t, "ls", "--folder", dir)
+	for _, want := range []string{"words", "60,021", "rename the folder \"a%20b\""} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("ls has no %q: %v %s\n%s", want, err, errOut, out)
+		}
+	}
+}
+
 func TestDemo(t *testing.T) {
 	cmd := exec.Command(binary, "demo")
 	cmd.Env = append(os.Environ(), "HEADRACE_PYTHON="+interpreter(t), "PYTHONPATH=../python/src")

@@ -233,8 +233,10 @@ func (s *Server) listed(ctx context.Context, name string, granted auth.Columns) 
 	}
 	meta := wire.ListedMeta{}
 	visible := arrow.NewSchema(nil, nil)
-	snap, err := s.Store.Snapshot(ctx, name, "")
+	snap, err := s.snapshotToList(ctx, name)
 	if err != nil {
+		// A name that is no text cannot be on the wire; it must not take the rest of the listing with it.
+		info.FlightDescriptor.Path = strings.Split(strings.ToValidUTF8(name, "\uFFFD"), "/")
 		meta.Error = clip(err.Error())
 	} else {
 		visible = restrict(snap.Schema, granted)
@@ -249,6 +251,14 @@ func (s *Server) listed(ctx context.Context, name string, granted auth.Columns) 
 	info.Schema = schema.Encapsulated(schema.Message(visible))
 	info.AppMetadata = meta.Marshal()
 	return info
+}
+
+// snapshotToList is the newest snapshot, unless no request can name the dataset.
+func (s *Server) snapshotToList(ctx context.Context, name string) (*snapshot.Snapshot, error) {
+	if _, err := wire.DatasetName([]string{name}); err != nil {
+		return nil, fmt.Errorf("rename the folder %q: %w", name, err)
+	}
+	return s.Store.Snapshot(ctx, name, "")
 }
 
 // maxCorrupt bounds how many corrupt shards a listing names.

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -122,8 +124,9 @@ func (c *Client) List(ctx context.Context, criteria string) ([]Dataset, error) {
 }
 
 func dataset(info *flight.FlightInfo) (d Dataset, err error) {
-	if d.Name, err = wire.DatasetName(info.GetFlightDescriptor().GetPath()); err != nil {
-		return d, err
+	path := info.GetFlightDescriptor().GetPath()
+	if d.Name, err = wire.DatasetName(path); err != nil {
+		d.Name = strconv.Quote(strings.Join(path, "/")) // listed, though no request can name it: its error says so
 	}
 	if d.Meta, err = meta[wire.ListedMeta](info.GetAppMetadata()); err != nil {
 		return d, err
