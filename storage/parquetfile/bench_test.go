@@ -1,10 +1,12 @@
 package parquetfile
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/snapshot"
 )
 
 func BenchmarkDescribe(b *testing.B) {
@@ -56,5 +58,46 @@ func BenchmarkScan(b *testing.B) {
 			}
 			b.SetBytes(bytes / int64(b.N))
 		})
+	}
+}
+
+// BenchmarkSkip opens a large row group and reads 256 rows at three quarters of it.
+func BenchmarkSkip(b *testing.B) {
+	obj := store(b, folder(b), "huge.one")
+	for _, known := range []bool{false, true} {
+		for _, column := range []string{"n", "x", "s", "c"} {
+			b.Run(fmt.Sprintf("%s/known=%t", column, known), func(b *testing.B) {
+				sh := describe(b, obj)
+				p, err := schema.Project(sh.Schema, [][]string{{column}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				w := newWorld(b, 1<<30)
+				for b.Loop() {
+					if !known {
+						sh = describe(b, obj)
+					}
+					readAt(b, w, obj, sh, p, sh.Segments[0].Rows*3/4)
+				}
+			})
+		}
+	}
+}
+
+func readAt(b *testing.B, w *world, obj *bucket.Object, sh *snapshot.Shard, p *schema.Projection, row int64) {
+	s, err := Open(b.Context(), obj, sh, 0, p, w.pool, w.grant)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Skip(b.Context(), row); err != nil {
+		b.Fatal(err)
+	}
+	leases, err := s.Next(b.Context(), nil, 256)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, l := range leases {
+		l.Release()
 	}
 }

@@ -27,13 +27,18 @@ type page struct {
 	values    int64
 	rows      int64 // version 2 only
 	encoding  parquet.Encoding
-	header    int64 // length of the header
+	repeats   parquet.Encoding // of the repetition levels, version 1 only
+	levels    int64            // their length in bytes, version 2 only
+	header    int64            // length of the header
 }
 
 // pages sums up the pages of a column chunk.
 type pages struct {
-	heap  int64  // bytes that decoding takes on the Go heap, beyond what goes through the allocator
-	empty []hole // the data pages without values
+	heap    int64   // bytes that decoding takes on the Go heap, beyond what goes through the allocator
+	empty   []hole  // the data pages without values
+	places  []place // the first of those with values
+	largest int64   // the most bytes that one of these has, decompressed
+	end     int64   // of the last page
 }
 
 // walkPages reads all page headers of a chunk before arrow-go sees any. It
@@ -59,8 +64,12 @@ func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, 
 			continue
 		}
 		if p.values == 0 {
-			out.empty = append(out.empty, hole{at - p.header - p.size, at, c.start, c.end})
+			out.empty = append(out.empty, hole{from: at - p.header - p.size, to: at, start: c.start, end: c.end})
+		} else if len(out.places) < maxPlaces {
+			out.places = append(out.places, place{p, at - p.header - p.size})
+			out.largest = max(out.largest, p.raw)
 		}
+		out.end = at
 		v1 = v1 || p.kind == pageData
 		values += p.values
 		counted += p.rows
@@ -144,6 +153,10 @@ func (p *page) parseBody(t *thrift, of int64) {
 			p.encoding = parquet.Encoding(t.integer(kind))
 		case last == 3 && of == 8:
 			p.rows = t.integer(kind)
+		case last == 4 && of == 5:
+			p.repeats = parquet.Encoding(t.integer(kind))
+		case last == 6 && of == 8:
+			p.levels = t.integer(kind)
 		default:
 			t.skip(kind, 0)
 		}

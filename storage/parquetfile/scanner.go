@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -35,6 +36,9 @@ type Scanner struct {
 	target  *arrow.Schema
 	columns []column
 	source  *source
+	found   *found // where rows begin
+	files   *pqarrow.FileReader
+	leaves  map[int]bool // the leaf columns that are read
 	scratch *frame.Scratch
 	pool    *frame.Pool
 	grant   *budget.Grant
@@ -54,7 +58,10 @@ type charge struct {
 type column struct {
 	field  arrow.Field // as served
 	reader *pqarrow.ColumnReader
-	nested bool // below a list: only its levels tell where rows end
+	leaves []*leaf
+	nested bool  // below a list: only its levels tell where rows end
+	root   int   // its place in the file's schema
+	at     int64 // the next row that the reader gives
 }
 
 // Open begins to read row group segment of sh, the columns and the part of
@@ -70,7 +77,7 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 	seg := sh.Segments[segment]
 	s := &Scanner{
 		name: obj.Key(), group: segment, rows: seg.Rows, target: p.Schema,
-		source: &source{ctx: ctx, obj: obj}, scratch: pool.Scratch(g), pool: pool, grant: g,
+		source: &source{ctx: ctx, obj: obj}, found: sh.Facts.(*facts).found, leaves: make(map[int]bool), scratch: pool.Scratch(g), pool: pool, grant: g,
 	}
 	if seg.Rows > 0 {
 		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
@@ -84,7 +91,6 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 }
 
 func (s *Scanner) open(f *footer) error {
-	leaves := make(map[int]bool)
 	nodes := make([]pqarrow.SchemaField, s.target.NumFields())
 	manifest, err := s.manifest(f)
 	if err != nil {
@@ -96,19 +102,15 @@ func (s *Scanner) open(f *footer) error {
 		if len(at) != 1 {
 			return fmt.Errorf("%w: %q", schema.ErrUnknownColumn, want.Name)
 		}
-		if nodes[i], err = prune(&manifest.Fields[at[0]], f.schema.Field(at[0]), want, leaves); err != nil {
+		if nodes[i], err = prune(&manifest.Fields[at[0]], f.schema.Field(at[0]), want, s.leaves); err != nil {
 			return fmt.Errorf("%w: %w", schema.ErrMismatch, err)
 		}
-		s.columns[i].field = want
-		for col := range leaves {
-			root := f.meta.Schema.Root().FieldIndexByField(f.meta.Schema.ColumnRoot(col))
-			s.columns[i].nested = s.columns[i].nested || root == at[0] && f.meta.Schema.Column(col).MaxRepetitionLevel() > 0
-		}
+		s.columns[i].field, s.columns[i].root = want, at[0]
 	}
-	if err := s.checkPages(f, leaves); err != nil {
+	if err := s.checkPages(f); err != nil {
 		return err
 	}
-	return s.openColumns(f, nodes, leaves)
+	return s.openColumns(f, nodes)
 }
 
 // manifest returns arrow-go's plan of the file's fields, made to decode to
@@ -125,56 +127,79 @@ func (s *Scanner) manifest(f *footer) (m *pqarrow.SchemaManifest, err error) {
 
 // checkPages walks the pages of the wanted columns and charges what they will
 // take on the Go heap.
-func (s *Scanner) checkPages(f *footer, leaves map[int]bool) error {
-	buffer := bufferSize(len(leaves))
-	var holes []hole
+func (s *Scanner) checkPages(f *footer) error {
 	for col := range f.meta.Schema.NumColumns() {
-		if !leaves[col] {
+		if !s.leaves[col] {
 			continue
 		}
-		leaf, c := f.meta.Schema.Column(col), f.chunk(s.group, col)
-		if err := checkCodec(c.codec); err != nil {
-			return fmt.Errorf("column %q: %w", leaf.Path(), err)
+		d := f.meta.Schema.Column(col)
+		l := &leaf{chunk: f.chunk(s.group, col), col: col, most: d.MaxRepetitionLevel(), defined: d.MaxDefinitionLevel(), zero: zeroBits(d)}
+		if err := s.checkLeaf(f, l); err != nil {
+			return fmt.Errorf("column %q: %w", d.Path(), err)
 		}
-		sum, err := walkPages(s.source, c, leaf, s.rows)
-		if err != nil {
-			return fmt.Errorf("column %q: %w", leaf.Path(), err)
-		}
-		holes = append(holes, sum.empty...)
-		if err := s.charge(budget.Input, min(buffer, c.size)); err != nil {
-			return err
-		}
-		if err := s.charge(budget.Scratch, sum.heap); err != nil {
-			return err
+		root := f.meta.Schema.Root().FieldIndexByField(f.meta.Schema.ColumnRoot(col))
+		for i := range s.columns {
+			if c := &s.columns[i]; c.root == root {
+				c.leaves = append(c.leaves, l)
+				c.nested = c.nested || l.most > 0
+			}
 		}
 	}
-	s.source.holes = holes
 	return nil
+}
+
+// checkLeaf does so for one leaf column.
+func (s *Scanner) checkLeaf(f *footer, l *leaf) (err error) {
+	const perPlace = int64(unsafe.Sizeof(place{}) + unsafe.Sizeof(border{}))
+	if err := checkCodec(l.codec); err != nil {
+		return err
+	}
+	if l.sum, err = walkPages(bare{s.source}, l.chunk, f.meta.Schema.Column(l.col), s.rows); err != nil {
+		return err
+	}
+	// Chunks of those who forgot to count a header reach into the next one, where holes must not be.
+	l.stuck = l.end != l.start+l.size
+	s.source.holes = append(s.source.holes, l.sum.empty...)
+	if err := s.charge(budget.Input, min(bufferSize(len(s.leaves)), l.size)); err != nil {
+		return err
+	}
+	return s.charge(budget.Scratch, l.sum.heap+2*perPlace*int64(len(l.sum.places)))
 }
 
 // openColumns opens a reader per column. arrow-go makes its own manifest,
 // which ours replaces.
-func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField, leaves map[int]bool) error {
+func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 	return guard(func() error {
 		props := parquet.NewReaderProperties(s.scratch)
 		props.BufferedStreamEnabled = true
-		props.BufferSize = bufferSize(len(leaves))
+		props.BufferSize = bufferSize(len(s.leaves))
 		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = maxPage, maxPage
 		r, err := file.NewParquetReader(s.source, file.WithReadProps(props), file.WithMetadata(f.meta))
 		if err != nil {
 			return err
 		}
-		fr, err := pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{}, s.scratch)
-		if err != nil {
+		if s.files, err = pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{}, s.scratch); err != nil {
 			return err
 		}
-		fr.Manifest.Fields = nodes
+		s.files.Manifest.Fields = nodes
 		for i := range s.columns {
-			if s.columns[i].reader, err = fr.GetFieldReader(s.source.ctx, i, leaves, []int{s.group}); err != nil {
+			if s.columns[i].reader, err = s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group}); err != nil {
 				return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
 			}
 		}
 		return nil
+	})
+}
+
+// reopenColumn gives column number i a reader that begins anew, with what the
+// source shows of its pages now.
+func (s *Scanner) reopenColumn(i int) error {
+	c := &s.columns[i]
+	return guard(func() (err error) {
+		c.reader.Release()
+		c.reader = nil
+		c.reader, err = s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group})
+		return err
 	})
 }
 
@@ -210,11 +235,41 @@ func (s *Scanner) explain(err error, column string) error {
 	return blame(s.name, fmt.Errorf("%s: %w", where, err))
 }
 
-// Skip passes over rows. The rows are decoded and dropped: page headers do not
-// say where rows begin in nested columns, and arrow-go's shortcuts for the
-// others lose count in some encodings.
+// Skip passes over rows. Whole pages of them are not even read, except in
+// columns of several leaves whose pages begin at other rows each, in pages whose
+// levels are odd, and in short steps of a scan that has begun: what is left is
+// decoded and dropped. arrow-go's own shortcuts lose count in some encodings.
 func (s *Scanner) Skip(ctx context.Context, rows int64) error {
-	return s.advance(ctx, rows, func(int64, []arrow.Array) error { return nil })
+	if err := s.ready(ctx, rows); err != nil {
+		return err
+	}
+	for i := range s.columns {
+		if s.failed = s.pass(ctx, i, s.at+rows); s.failed != nil {
+			return s.failed
+		}
+	}
+	s.at += rows
+	return nil
+}
+
+// pass moves column number i to row to.
+func (s *Scanner) pass(ctx context.Context, i int, to int64) error {
+	c := &s.columns[i]
+	if err := s.enter(i, to); err != nil {
+		return s.explain(err, c.field.Name)
+	}
+	for c.at < to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		a, heap, err := s.take(c, min(to-c.at, s.stepRows()))
+		if err != nil {
+			return err
+		}
+		a.Release()
+		s.grant.Credit(budget.Scratch, heap)
+	}
+	return nil
 }
 
 // Next decodes the next rows into frames of at most frame.MaxFrame, in the
@@ -236,8 +291,8 @@ func (s *Scanner) Next(ctx context.Context, g *budget.Grant, rows int64) (leases
 	return leases, nil
 }
 
-// advance decodes rows in steps of about stepBytes and gives each to use.
-func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arrays []arrow.Array) error) error {
+// ready tells whether the next rows can be asked for, and lets ctx govern the reads.
+func (s *Scanner) ready(ctx context.Context, rows int64) error {
 	if s.failed != nil {
 		return s.failed
 	}
@@ -245,8 +300,19 @@ func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arr
 		return fmt.Errorf("parquet file %q: row group %d: %d rows asked for, %d are left", s.name, s.group, rows, s.rows-s.at)
 	}
 	s.source.ctx = ctx
+	return nil
+}
+
+// stepRows is how many rows are decoded at once.
+func (s *Scanner) stepRows() int64 { return max(1, int64(stepBytes/max(s.perRow, 1))) }
+
+// advance decodes rows in steps of about stepBytes and gives each to use.
+func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arrays []arrow.Array) error) error {
+	if err := s.ready(ctx, rows); err != nil {
+		return err
+	}
 	for rows > 0 {
-		n := min(rows, max(1, int64(stepBytes/max(s.perRow, 1))))
+		n := min(rows, s.stepRows())
 		if s.failed = s.step(ctx, n, use); s.failed != nil {
 			return s.failed
 		}
@@ -269,31 +335,42 @@ func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, arrays []
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c := &s.columns[i]
-		a, err := s.decode(c, n)
+		a, heap, err := s.take(&s.columns[i], n)
 		if err != nil {
-			return s.explain(err, c.field.Name)
+			return err
 		}
 		arrays = append(arrays, a)
-		heap := heapBytes(a.Data())
-		if err := s.grant.Charge(budget.Scratch, heap); err != nil {
-			return s.explain(err, c.field.Name)
-		}
 		charged += heap
 	}
 	return use(n, arrays)
+}
+
+// take decodes the next n rows of a column and charges what they have on the Go
+// heap, which is the caller's to credit.
+func (s *Scanner) take(c *column, n int64) (arrow.Array, int64, error) {
+	a, err := s.decode(c, n)
+	if err != nil {
+		return nil, 0, s.explain(err, c.field.Name)
+	}
+	heap := heapBytes(a.Data())
+	if err := s.grant.Charge(budget.Scratch, heap); err != nil {
+		a.Release()
+		return nil, 0, s.explain(err, c.field.Name)
+	}
+	c.at += n
+	return a, heap, nil
 }
 
 // decode returns the next n rows of a column as one array.
 func (s *Scanner) decode(c *column, n int64) (a arrow.Array, err error) {
 	err = guard(func() error {
 		if a, err = s.batch(c, n); err != nil {
-			return s.inRows(c, err)
+			return inRows(c, err)
 		}
 		if got := int64(a.Len()); got != n {
-			return fmt.Errorf("%d rows from row %d on, but its pages have %d", n, s.at, got)
+			return fmt.Errorf("%d rows from row %d on, but its pages have %d", n, c.at, got)
 		}
-		if !c.nested || s.at+n < s.rows {
+		if !c.nested || c.at+n < s.rows {
 			return nil
 		}
 		// The pages of flat columns were counted; in others a row may begin anywhere.
@@ -313,17 +390,17 @@ func (s *Scanner) decode(c *column, n int64) (a arrow.Array, err error) {
 // inRows says which rows err is about. INT96 timestamps may lie centuries
 // outside what nanoseconds reach, and only the text of the error tells that
 // this is so, and where.
-func (s *Scanner) inRows(c *column, err error) error {
+func inRows(c *column, err error) error {
 	text := err.Error()
 	if !strings.Contains(text, "outside the Arrow nanosecond range") {
-		return fmt.Errorf("rows from %d on: %w", s.at, err)
+		return fmt.Errorf("rows from %d on: %w", c.at, err)
 	}
 	var index int64
 	_, place, _ := strings.Cut(text, "INT96 timestamp at index ")
 	if _, err := fmt.Sscanf(place, "%d", &index); err != nil || c.nested {
-		return refusef("rows from %d on: an INT96 timestamp outside of what nanoseconds reach, 1677 to 2262", s.at)
+		return refusef("rows from %d on: an INT96 timestamp outside of what nanoseconds reach, 1677 to 2262", c.at)
 	}
-	return refusef("row %d: an INT96 timestamp outside of what nanoseconds reach, 1677 to 2262", s.at+index)
+	return refusef("row %d: an INT96 timestamp outside of what nanoseconds reach, 1677 to 2262", c.at+index)
 }
 
 func (s *Scanner) batch(c *column, n int64) (arrow.Array, error) {

@@ -309,10 +309,10 @@ func TestHoles(t *testing.T) {
 			from := at + rapid.Int64Range(0, end-at).Draw(r, "from")
 			to := from + rapid.Int64Range(0, end-from).Draw(r, "to")
 			chunk = append(chunk, file[at:from]...)
-			holes, at = append(holes, hole{from, to, start, end}), to
+			holes, at = append(holes, hole{from: from, to: to, start: start, end: end}), to
 		}
 		chunk = append(chunk, file[at:end]...)
-		s := &source{ctx: t.Context(), obj: obj, holes: append([]hole{{end + 10, end + 20, end, end + 50}}, holes...)}
+		s := &source{ctx: t.Context(), obj: obj, holes: append([]hole{{from: end + 10, to: end + 20, start: end, end: end + 50}}, holes...)}
 		off := rapid.Int64Range(0, end-start).Draw(r, "off")
 		p := make([]byte, rapid.Int64Range(0, 600).Draw(r, "ask"))
 		if off == end-start {

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-
-	"github.com/headrace/headrace/storage/bucket"
+	"slices"
 )
 
 // source gives arrow-go the bytes of an object. It reads under the context of
@@ -15,17 +14,28 @@ import (
 //
 // It also leaves out pages without values: pyarrow writes them between others,
 // and arrow-go takes one for the end of its column. What follows in the column
-// chunk moves up, and the chunk ends early by as much.
+// chunk moves up, and the chunk ends early by as much. In the same way it hides
+// the pages before the one with which a reader begins.
 type source struct {
 	ctx   context.Context
-	obj   *bucket.Object
+	obj   object
 	pos   int64
 	holes []hole // in order of from
 	err   error
 }
 
-// hole is a range of bytes to leave out, of a chunk that ends at end.
-type hole struct{ from, to, start, end int64 }
+// object is what is read: an object of the store.
+type object interface {
+	ReaderAt(ctx context.Context) io.ReaderAt
+	Size() int64
+}
+
+// hole is a range of bytes to leave out, of a chunk that ends at end. What stands
+// in for them is no longer than they are.
+type hole struct {
+	from, to, start, end int64
+	lead                 lead
+}
 
 // ReadAt reads at off as if the holes of the chunk that off lies in were not there.
 func (s *source) ReadAt(p []byte, off int64) (int, error) {
@@ -45,7 +55,11 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 				return done, err
 			}
 		}
-		off += h.to - h.from
+		n := h.lead.read(p[done:], off-h.from)
+		if done += n; done == len(p) {
+			return done, nil
+		}
+		off += int64(n) + h.to - h.from - h.lead.length()
 	}
 	left := min(int64(len(p)-done), max(0, end-off))
 	n, err := s.read(p[done:done+int(left)], off)
@@ -54,6 +68,18 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	}
 	return done, err
 }
+
+// hide replaces the holes of a chunk.
+func (s *source) hide(c chunk, holes []hole) {
+	s.holes = slices.DeleteFunc(s.holes, func(h hole) bool { return h.start == c.start })
+	s.holes = append(s.holes, holes...)
+}
+
+// bare reads a source as if it had no holes.
+type bare struct{ s *source }
+
+// ReadAt reads at off, like io.ReaderAt.
+func (b bare) ReadAt(p []byte, off int64) (int, error) { return b.s.read(p, off) }
 
 func (s *source) read(p []byte, off int64) (int, error) {
 	if s.err != nil {

@@ -239,7 +239,29 @@ def main(folder):
     others(folder)
 
 
+def across(n):
+    """Columns of one level of lists, and structs, whose pages are full at different rows, mostly in the middle of one."""
+    cells = lambda i: [{"a": i + j, "b": word(i)} for j in range(rng.randrange(0, 9))]
+    return pa.table(
+        {
+            "x": pa.FixedSizeListArray.from_arrays(pa.array(np.random.default_rng(3).standard_normal(n * 37, dtype=np.float32)), 37),
+            "ints": pa.array(some(lambda i: some(lambda j: i * 100 + j, rng.randrange(0, 60)), n), pa.list_(pa.int64())),
+            "flags": pa.array([[True] * (i % 90) for i in range(n)], pa.list_(pa.bool_())),
+            "map": pa.array(some(lambda i: [(f"k{j}", i * j) for j in range(rng.randrange(0, 20))], n), pa.map_(pa.string(), pa.int32())),
+            "cells": pa.array(some(cells, n), pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())]))),
+            "image": pa.array(some(lambda i: {"bytes": rng.randbytes(rng.randrange(300)), "path": f"{i}.png"}, n), pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+            "must": pa.array([{"n": i, "w": word(i), "l": [i] * (i % 5)} for i in range(n)], pa.struct([pa.field("n", pa.int64(), False), pa.field("w", pa.string(), False), ("l", pa.list_(pa.int16()))])),
+            "n": pa.array(range(n), pa.int64()),
+            "times": pa.array([[datetime.datetime(2000, 1, 1)] * (i % 40) for i in range(n)], pa.list_(pa.timestamp("ns"))),
+        }
+    )
+
+
 def others(folder):
+    for codec in ("none", "snappy", "zstd", "gzip", "brotli", "lz4"):
+        save(folder, f"across_{codec}", across(1500), compression=codec, data_page_size=3000, write_batch_size=50, use_dictionary=["image.path"])
+    save(folder, "across_dictionaries", across(1500), data_page_size=1000, write_batch_size=50, row_group_size=800, use_deprecated_int96_timestamps=True)
+    save(folder, "across_v2", across(1500), data_page_size=1000, write_batch_size=50, data_page_version="2.0")
     save(folder, "zero_rows", flat(0, 0).append_column("l", pa.array([], pa.list_(pa.int32()))))
     w = pq.ParquetWriter(os.path.join(folder, "zero_groups.parquet"), pa.schema([("i", pa.int32()), ("s", pa.dictionary(pa.int32(), pa.string()))]))
     w.close()
