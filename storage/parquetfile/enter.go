@@ -1,6 +1,7 @@
 package parquetfile
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"sort"
@@ -29,6 +30,21 @@ type leaf struct {
 	sum     pages   // what the headers of its pages say
 	rows    borders // where rows begin, as far as somebody wanted to know
 	stuck   bool    // nobody can know more
+}
+
+// keepApart leaves whole what lies in several chunks: what is hidden of one would
+// be missing in the other. Those who forgot to count a header made such files.
+func keepApart(all []*leaf) {
+	slices.SortFunc(all, func(a, b *leaf) int { return cmp.Compare(a.start, b.start) })
+	var last *leaf
+	for _, l := range all {
+		if last != nil && l.start < last.end {
+			l.stuck, last.stuck = true, true
+		}
+		if last == nil || l.end > last.end {
+			last = l
+		}
+	}
 }
 
 // border is a page that begins with a row.
@@ -165,6 +181,9 @@ func (l *leaf) holes(at int64, made lead) []hole {
 // findBorders looks at the pages of l until one begins behind row to. In a flat
 // column their headers say where rows begin; else only the levels do.
 func (s *Scanner) findBorders(l *leaf, to int64) error {
+	if l.stuck {
+		return nil
+	}
 	if l.most > 0 {
 		if known := s.found.get(s.group, l.col); known.pages > l.rows.pages {
 			l.rows = known
@@ -178,7 +197,7 @@ func (s *Scanner) findBorders(l *leaf, to int64) error {
 		defer s.grant.Credit(budget.Scratch, room)
 		defer func() { s.found.put(s.group, l.col, l.rows) }()
 	}
-	for !l.stuck && l.rows.rows <= to && l.rows.pages < int64(len(l.sum.places)) {
+	for l.rows.rows <= to && l.rows.pages < int64(len(l.sum.places)) {
 		p := l.sum.places[l.rows.pages]
 		t, err := s.rowsOf(l, p)
 		if err != nil {

@@ -68,8 +68,9 @@ func TestEnter(t *testing.T) {
 			for i, seg := range sh.Segments {
 				rows := w.bordersOf(t, obj, sh, i)
 				want := sliced(all, before, before+seg.Rows)
-				const most = 12
-				for at := 0; at < len(rows); at += 1 + len(rows)/most {
+				const most = 6
+				step := 1 + len(rows)/most
+				for at := i % step; at < len(rows); at += step {
 					got, err := w.read(t, obj, sh, i, schema.All(sh.Schema), rows[at], 3, 0)
 					if err != nil {
 						t.Fatalf("from row %d: %v", rows[at], err)
@@ -237,6 +238,20 @@ func TestBordersAreKept(t *testing.T) {
 	}
 	if kept := sh.Facts.(*facts).found; kept.count == 0 || kept.count > maxFound {
 		t.Errorf("%d borders kept", kept.count)
+	}
+}
+
+// TestKeepApart finds the chunks that share bytes.
+func TestKeepApart(t *testing.T) {
+	var all []*leaf
+	for _, c := range [][2]int64{{90, 100}, {0, 50}, {10, 20}, {45, 60}, {60, 90}, {100, 101}} {
+		all = append(all, &leaf{chunk: chunk{start: c[0], end: c[1]}})
+	}
+	keepApart(all)
+	for _, l := range all {
+		if l.stuck != (l.start < 60) {
+			t.Errorf("%d to %d: %t", l.start, l.end, l.stuck)
+		}
 	}
 }
 

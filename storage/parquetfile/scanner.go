@@ -128,6 +128,7 @@ func (s *Scanner) manifest(f *footer) (m *pqarrow.SchemaManifest, err error) {
 // checkPages walks the pages of the wanted columns and charges what they will
 // take on the Go heap.
 func (s *Scanner) checkPages(f *footer) error {
+	var all []*leaf
 	for col := range f.meta.Schema.NumColumns() {
 		if !s.leaves[col] {
 			continue
@@ -144,7 +145,9 @@ func (s *Scanner) checkPages(f *footer) error {
 				c.nested = c.nested || l.most > 0
 			}
 		}
+		all = append(all, l)
 	}
+	keepApart(all)
 	return nil
 }
 
@@ -157,8 +160,6 @@ func (s *Scanner) checkLeaf(f *footer, l *leaf) (err error) {
 	if l.sum, err = walkPages(bare{s.source}, l.chunk, f.meta.Schema.Column(l.col), s.rows); err != nil {
 		return err
 	}
-	// Chunks of those who forgot to count a header reach into the next one, where holes must not be.
-	l.stuck = l.end != l.start+l.size
 	s.source.holes = append(s.source.holes, l.sum.empty...)
 	if err := s.charge(budget.Input, min(bufferSize(len(s.leaves)), l.size)); err != nil {
 		return err
@@ -235,10 +236,11 @@ func (s *Scanner) explain(err error, column string) error {
 	return blame(s.name, fmt.Errorf("%s: %w", where, err))
 }
 
-// Skip passes over rows. Whole pages of them are not even read, except in
-// columns of several leaves whose pages begin at other rows each, in pages whose
-// levels are odd, and in short steps of a scan that has begun: what is left is
-// decoded and dropped. arrow-go's own shortcuts lose count in some encodings.
+// Skip passes over rows. Whole pages of them are not even read, but for three
+// cases: columns below a list that have several leaves, whose pages seldom begin
+// with the same row; pages that do not let their rows be counted; and skips of a
+// scan that has begun which are not worth a new reader. What is left is decoded
+// and dropped. arrow-go's own shortcuts lose count in some encodings.
 func (s *Scanner) Skip(ctx context.Context, rows int64) error {
 	if err := s.ready(ctx, rows); err != nil {
 		return err
