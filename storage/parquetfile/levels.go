@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -87,7 +88,10 @@ func unpack(codec compress.Compression, r *bufio.Reader) (plain io.Reader, done 
 			return nil, nil, err
 		}
 		return d, d.Close, nil
-	case compress.Codecs.Gzip, compress.Codecs.Brotli:
+	case compress.Codecs.Gzip:
+		d, err := gzip.NewReader(r)
+		return d, func() {}, err
+	case compress.Codecs.Brotli:
 		c, err := compress.GetCodec(codec)
 		if err != nil {
 			return nil, nil, err
