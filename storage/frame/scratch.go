@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,14 +25,16 @@ var errClosed = errors.New("frame: scratch is closed")
 // budget.Scratch. Its memory is zeroed, for arrow's list reader reads bytes
 // that it has not written. The interface has no room for errors, so a grant
 // that is used up makes Allocate and Reallocate panic with an error that wraps
-// budget.ErrExhausted; who calls into arrow recovers it.
+// budget.ErrExhausted; who calls into arrow recovers it. Lend is for where that is not possible.
 type Scratch struct {
 	pool  *Pool
 	grant *budget.Grant
 
-	mu     sync.Mutex
-	closed bool
-	blocks map[*byte]block // by first byte
+	mu      sync.Mutex
+	closed  bool
+	lending bool
+	lent    error           // why Lend had to lend; the first time counts
+	blocks  map[*byte]block // by first byte
 }
 
 // block is one allocation: in a region, or on the Go heap if that is nil.
@@ -44,6 +47,41 @@ type block struct {
 // Scratch returns an allocator that charges g.
 func (p *Pool) Scratch(g *budget.Grant) *Scratch {
 	return &Scratch{pool: p, grant: g, blocks: make(map[*byte]block)}
+}
+
+// Lend runs f, in which what the grant has no room for comes from the Go heap, unpaid, instead of a panic: for code of arrow
+// that allocates a few buffers on goroutines of its own, where nobody could recover it. If that happened, it is the error.
+func (s *Scratch) Lend(f func() error) error {
+	s.lend(true)
+	defer s.lend(false)
+	err := f()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.lent, err)
+}
+
+func (s *Scratch) lend(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lending, s.lent = on, nil
+}
+
+// borrow returns size bytes of the Go heap while Lend runs, else nil.
+func (s *Scratch) borrow(size int, why error) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lending {
+		return nil
+	}
+	s.lent = cmp.Or(s.lent, fmt.Errorf("scratch of %d bytes: %w", size, why))
+	return onHeap(size)
+}
+
+// onHeap returns size zeroed bytes, aligned, of at most align bytes more.
+func onHeap(size int) []byte {
+	raw := make([]byte, size+align)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % align
+	return raw[skip:][:size:size]
 }
 
 // Allocate returns size zeroed bytes, aligned to 64. It panics when the grant is used up.
@@ -63,6 +101,9 @@ func (s *Scratch) Allocate(size int) []byte {
 		s.giveBack(b)
 		err = errClosed
 	}
+	if mem := s.borrow(size, err); mem != nil {
+		return mem
+	}
 	panic(fmt.Errorf("scratch of %d bytes: %w", size, err))
 }
 
@@ -73,9 +114,7 @@ func (s *Scratch) obtain(size int) ([]byte, block, error) {
 		if err := s.grant.Charge(budget.Scratch, charge); err != nil {
 			return nil, block{}, err
 		}
-		raw := make([]byte, charge)
-		skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % align
-		return raw[skip:][:size:size], block{size: size, charge: charge}, nil
+		return onHeap(size), block{size: size, charge: charge}, nil
 	}
 	r, err := s.pool.Alloc(s.grant, budget.Scratch, size)
 	if err != nil {

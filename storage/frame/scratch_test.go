@@ -99,6 +99,41 @@ func TestScratchPanicsWhenTheGrantIsUsedUp(t *testing.T) {
 	s.Allocate(1)
 }
 
+func TestScratchLends(t *testing.T) {
+	l, g, p := world(t, 1<<20)
+	s := p.Scratch(g)
+	defer s.Close()
+	other := errors.New("other")
+	if err := s.Lend(func() error { s.Free(s.Allocate(100)); return other }); !errors.Is(err, other) {
+		t.Errorf("%v, want the error of the function", err)
+	}
+	err := s.Lend(func() error {
+		for _, size := range []int{2 << 20, 1 << 10} {
+			if b := s.Allocate(size); len(b) != size || uintptr(unsafe.Pointer(&b[0]))%64 != 0 {
+				t.Errorf("%d bytes at %p", len(b), b)
+			} else {
+				s.Free(b)
+			}
+		}
+		return other
+	})
+	if !errors.Is(err, budget.ErrExhausted) {
+		t.Errorf("%v, want budget.ErrExhausted", err)
+	}
+	if err := s.Lend(func() error { return nil }); err != nil {
+		t.Errorf("%v is from the time before", err)
+	}
+	if used := l.Stats().Used[budget.Scratch]; used != 0 {
+		t.Errorf("%d still charged", used)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("lends for ever")
+		}
+	}()
+	s.Allocate(2 << 20)
+}
+
 func TestScratchServesArrow(t *testing.T) {
 	l, g, p := world(t, 1<<24)
 	s := p.Scratch(g)

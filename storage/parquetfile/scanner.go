@@ -184,7 +184,7 @@ func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 		}
 		s.files.Manifest.Fields = nodes
 		for i := range s.columns {
-			if s.columns[i].reader, err = s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group}); err != nil {
+			if err := s.openColumn(i); err != nil {
 				return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
 			}
 		}
@@ -196,10 +196,17 @@ func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 // source shows of its pages now.
 func (s *Scanner) reopenColumn(i int) error {
 	c := &s.columns[i]
-	return guard(func() (err error) {
+	return guard(func() error {
 		c.reader.Release()
 		c.reader = nil
-		c.reader, err = s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group})
+		return s.openColumn(i)
+	})
+}
+
+// openColumn opens the reader of column number i. arrow-go opens the children of structs on goroutines of its own.
+func (s *Scanner) openColumn(i int) error {
+	return s.scratch.Lend(func() (err error) {
+		s.columns[i].reader, err = s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group})
 		return err
 	})
 }

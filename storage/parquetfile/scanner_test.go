@@ -191,6 +191,40 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// TestNoMemoryForChildren opens structs, whose children arrow-go opens on goroutines of its own, without the memory: a panic
+// there would end the program.
+func TestNoMemoryForChildren(t *testing.T) {
+	obj := store(t, folder(t), "nested_v1.parquet")
+	sh := describe(t, obj)
+	p, err := schema.Project(sh.Schema, [][]string{{"pair"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(w *world) error {
+		s, err := Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
+		if err == nil {
+			s.Close()
+		}
+		return err
+	}
+	opened := false
+	for limit := int64(1 << 10); limit < 16<<20 && !opened; limit += 4 << 10 {
+		err := open(newWorld(t, limit))
+		opened = err == nil
+		if err != nil && (!errors.Is(err, budget.ErrExhausted) || errors.Is(err, snapshot.ErrCorrupt)) {
+			t.Errorf("with %d bytes: %v", limit, err)
+		}
+	}
+	if !opened {
+		t.Error("no limit is enough")
+	}
+	w := newWorld(t, 16<<20)
+	w.grant.Close()
+	if err := open(w); !errors.Is(err, budget.ErrExhausted) {
+		t.Errorf("on a closed grant: %v", err)
+	}
+}
+
 // TestChangedWhileReading rewrites a file under a scanner: the store's error
 // comes out, not one about pages.
 func TestChangedWhileReading(t *testing.T) {
