@@ -38,6 +38,7 @@ type house struct {
 	pool    *frame.Pool
 	ledger  *budget.Ledger
 	audits  func() []gateway.Read
+	refused func() []string
 }
 
 // start serves the folder. When the test ends nothing may be left: no lease, no byte.
@@ -60,13 +61,18 @@ func start(t *testing.T, folder string) *house {
 	}
 	var mu sync.Mutex
 	var reads []gateway.Read
+	var refused []string
+	h.refused = func() []string { mu.Lock(); defer mu.Unlock(); return refused }
 	h.audits = func() []gateway.Read { mu.Lock(); defer mu.Unlock(); return reads }
 	h.Server = gateway.New(gateway.Options{
 		Store: store, Pool: h.pool, Ledger: h.ledger, Verifier: verifier, Policy: auth.ByGrants{}, AdmissionTimeout: time.Second,
 		Events: gateway.Events{
-			Audit: func(_ context.Context, r gateway.Read, _ error) {
+			Audit: func(_ context.Context, r gateway.Read, err error) {
 				mu.Lock()
 				defer mu.Unlock()
+				if err != nil {
+					refused = append(refused, err.Error())
+				}
 				reads = append(reads, r)
 			},
 			Fault: func(_ context.Context, id string, err error) { t.Errorf("fault %s: %v", id, err) },

@@ -155,6 +155,54 @@ func TestB43RightsOnEveryCall(t *testing.T) {
 	}
 }
 
+// What is wrong with the files of a dataset may name columns that are not granted.
+func TestErrorsNameNoHiddenColumn(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+import os
+for name, columns in {"types": [{"secret": ["x"]}, {"secret": [1]}], "lacks": [{"secret": [1]}, {"id": [1]}]}.items():
+    os.makedirs(f"{root}/a/{name}")
+    for i, shard in enumerate(columns):
+        pq.write_table(pa.table({"id": [1], **shard}), f"{root}/a/{name}/{i}.parquet")
+os.makedirs(f"{root}/a/flaw")
+pq.write_table(pa.table({"id": [1]}), f"{root}/a/flaw/0.parquet")
+pq.write_table(pa.table({"id": [1], "secret": [1]}), f"{root}/a/flaw/1.parquet", compression="lz4", write_statistics=False)
+b = open(f"{root}/a/flaw/1.parquet", "rb").read()
+open(f"{root}/a/flaw/1.parquet", "wb").write(b[:4] + b[40:])
+`, dir)
+	h := start(t, dir)
+	c := h.client(t)
+	all := bearer(t.Context(), "Bearer "+h.token(t, "a/**"))
+	some := bearer(t.Context(), "Bearer "+h.token(t, `{"datasets": "a/*", "columns": ["id"]}`))
+	for _, name := range []string{"types", "lacks", "flaw"} {
+		ticket := &flight.Ticket{Ticket: []byte(`{"dataset":"a/` + name + `"}`)}
+		told, kept := status.Convert(drain(c.DoGet(all, ticket))), status.Convert(drain(c.DoGet(some, ticket)))
+		if told.Code() != kept.Code() || kept.Code() == codes.OK || strings.Contains(kept.Message(), "secret") || strings.Contains(kept.Message(), ".parquet") {
+			t.Errorf("%s: %v\nto those who may read all: %v", name, kept, told)
+		}
+		if name != "flaw" && !strings.Contains(told.Message(), "secret") {
+			t.Errorf("%s: who may read all is told %v", name, told)
+		}
+		if log := h.refused(); log[len(log)-1] != told.Message() {
+			t.Errorf("%s: logged is %q", name, log)
+		}
+	}
+	s, err := c.ListFlights(some, &flight.Criteria{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for info, err := s.Recv(); err == nil; info, err = s.Recv() {
+		listed++
+		if meta := string(info.AppMetadata); strings.Contains(meta, "secret") || !strings.Contains(meta, "more is told to those") {
+			t.Errorf("listed as %s", meta)
+		}
+	}
+	if listed != 3 {
+		t.Errorf("%d are listed", listed)
+	}
+}
+
 func TestListings(t *testing.T) {
 	h := start(t, twoTeams(t))
 	for _, c := range []struct {

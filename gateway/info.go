@@ -237,7 +237,7 @@ func (s *Server) listed(ctx context.Context, name string, granted auth.Columns) 
 	if err != nil {
 		// A name that is no text cannot be on the wire; it must not take the rest of the listing with it.
 		info.FlightDescriptor.Path = strings.Split(strings.ToValidUTF8(name, "\uFFFD"), "/")
-		meta.Error = clip(err.Error())
+		meta.Error = clip(veil(err, name, granted).Error())
 	} else {
 		visible = restrict(snap.Schema, granted)
 		meta = wire.ListedMeta{Rows: snap.Rows(), Shards: int64(len(snap.Shards)), Snapshot: snap.ID}
@@ -247,7 +247,7 @@ func (s *Server) listed(ctx context.Context, name string, granted auth.Columns) 
 		}
 		info.TotalRecords, info.TotalBytes = meta.Rows, meta.Bytes
 	}
-	report(&meta, s.Store.Status(ctx, name))
+	report(&meta, s.Store.Status(ctx, name), name, granted)
 	info.Schema = schema.Encapsulated(schema.Message(visible))
 	info.AppMetadata = meta.Marshal()
 	return info
@@ -265,9 +265,9 @@ func (s *Server) snapshotToList(ctx context.Context, name string) (*snapshot.Sna
 const maxCorrupt = 20
 
 // report adds what discovery had to say about a dataset.
-func report(m *wire.ListedMeta, st storage.Status) {
+func report(m *wire.ListedMeta, st storage.Status, name string, granted auth.Columns) {
 	m.Skipped = int64(st.Skipped)
 	for _, c := range st.Corrupt[:min(len(st.Corrupt), maxCorrupt)] {
-		m.Corrupt = append(m.Corrupt, wire.Corrupt{Shard: c.Key, Error: clip(c.Err.Error())})
+		m.Corrupt = append(m.Corrupt, wire.Corrupt{Shard: c.Key, Error: clip(veil(c.Err, name, granted).Error())})
 	}
 }

@@ -25,6 +25,7 @@ type ordered struct {
 	workers  int64
 	worker   int64
 	hash     string // of the plan, 64 hex digits
+	name     planName
 	traits   traits
 }
 
@@ -43,7 +44,7 @@ func (o *ordered) stream(rank int64) sampler.Stream {
 }
 
 // arrange finds the shards, their order and steps, and the place to begin.
-func (s *Server) arrange(snap *snapshot.Snapshot, req *wire.Request) (o ordered, err error) {
+func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, req *wire.Request) (o ordered, err error) {
 	o = ordered{ranks: req.WorldSize, rank: 0, workers: req.NumWorkers, batch: req.GlobalBatchSize}
 	if o.batch == 0 {
 		o.batch = req.BatchSize * req.WorldSize
@@ -68,7 +69,8 @@ func (s *Server) arrange(snap *snapshot.Snapshot, req *wire.Request) (o ordered,
 	hash := o.plan.Hash()
 	o.hash = hex.EncodeToString(hash[:])
 	o.traits = traitsOf(o.plan, len(snap.Shards))
-	s.plans.add(o.hash, o.traits)
+	o.name = planName{tenant, req.Dataset, o.hash[:cursorDigits]}
+	s.plans.add(o.name, o.traits)
 	if err := s.affordable(o.plan, o.blocks); err != nil {
 		return o, err
 	}
@@ -176,9 +178,9 @@ func (o *ordered) cut(req *wire.Request, known *plans) (err error) {
 
 // placeOf reads a cursor, which must be of this plan.
 func (o *ordered) placeOf(field string, c *wire.Cursor, known *plans) (sampler.Place, error) {
-	if have := o.hash[:len(c.Plan)]; c.Plan != have {
+	if other := (planName{o.name.tenant, o.name.dataset, c.Plan}); other != o.name {
 		return sampler.Place{}, fmt.Errorf("%w: %s names plan %s, this request is plan %s: %s",
-			errPlan, field, c.Plan, have, known.difference(c.Plan, o.traits))
+			errPlan, field, c.Plan, o.name.digits, known.difference(other, o.traits))
 	}
 	return sampler.Place{Epoch: c.Epoch, Rows: c.Rows}, nil
 }

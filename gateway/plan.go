@@ -33,7 +33,7 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 	who := principal(ctx)
 	defer func() {
 		end(err)
-		s.Events.Audit(ctx, read(method, who, req, p), err)
+		s.Events.Audit(ctx, read(method, who, req, p), unveiled(err))
 	}()
 	if err := req.Validate(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 		return nil, noDataset(req.Dataset)
 	}
 	if err != nil {
-		return nil, err
+		return nil, veil(err, req.Dataset, granted)
 	}
 	p = &planned{request: req, snapshot: snap}
 	if p.projection, err = project(snap, req, granted); err != nil {
@@ -60,8 +60,8 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 	if err := p.expect(req.ExpectSchema); err != nil {
 		return nil, err
 	}
-	if p.ordered, err = s.arrange(snap, req); err != nil {
-		return nil, err
+	if p.ordered, err = s.arrange(who.Tenant, snap, req); err != nil {
+		return nil, veil(err, req.Dataset, granted)
 	}
 	return p, nil
 }

@@ -39,22 +39,25 @@ func traitsOf(p sampler.Plan, shards int) traits {
 	}
 }
 
+// planName is a plan as those know it who asked for it. A cursor is no key: what it came from is told only to the tenant that
+// made it, when it asks for the dataset it was made for, and so may read it.
+type planName struct{ tenant, dataset, digits string }
+
 // plans remembers the plans made last, so that whoever brings a cursor of another one can be told what differs. The zero
 // value is ready.
 type plans struct {
 	mu   sync.Mutex
-	of   map[string]traits // by the name that a plan has in cursors
-	last [256]string
+	of   map[planName]traits
+	last [256]planName
 	next int
 }
 
 // add remembers a plan in place of the oldest one.
-func (p *plans) add(hash string, t traits) {
-	name := hash[:cursorDigits]
+func (p *plans) add(name planName, t traits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
-		p.of = map[string]traits{}
+		p.of = map[planName]traits{}
 	}
 	if _, ok := p.of[name]; ok {
 		return
@@ -67,8 +70,8 @@ func (p *plans) add(hash string, t traits) {
 // cursorDigits is how much of a plan's hash its cursors hold.
 const cursorDigits = 32
 
-// difference says in what a plan, by its name in cursors, differs from the one asked for, and what to do.
-func (p *plans) difference(name string, asked traits) string {
+// difference says in what a plan differs from the one asked for, and what to do.
+func (p *plans) difference(name planName, asked traits) string {
 	p.mu.Lock()
 	other, known := p.of[name]
 	p.mu.Unlock()

@@ -11,7 +11,10 @@ import (
 
 func TestDifferenceOfPlans(t *testing.T) {
 	base := sampler.Plan{Snapshot: strings.Repeat("a", 64), Shards: []int{0, 1, 2}, Shuffle: sampler.ShuffleWindow, WindowBlocks: 8, Groups: 1, Seed: 7}
-	name := func(p sampler.Plan) string { h := p.Hash(); return hex.EncodeToString(h[:]) }
+	name := func(p sampler.Plan) planName {
+		h := p.Hash()
+		return planName{"vision", "d", hex.EncodeToString(h[:])[:cursorDigits]}
+	}
 	var known plans
 	known.add(name(base), traitsOf(base, 3))
 	for _, c := range []struct {
@@ -27,7 +30,7 @@ func TestDifferenceOfPlans(t *testing.T) {
 	} {
 		other := base
 		c.change(&other)
-		got := known.difference(name(base)[:cursorDigits], traitsOf(other, 3))
+		got := known.difference(name(base), traitsOf(other, 3))
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q lacks %q", got, want)
@@ -37,15 +40,21 @@ func TestDifferenceOfPlans(t *testing.T) {
 			t.Errorf("what does not differ is named: %q", got)
 		}
 	}
-	if got := known.difference(strings.Repeat("0", cursorDigits), traitsOf(base, 3)); !strings.Contains(got, "snapshot") {
-		t.Errorf("a plan that nobody knows: %q", got)
+	digits := name(base).digits
+	for _, nobodys := range []planName{
+		{"vision", "d", strings.Repeat("0", cursorDigits)}, {"audio", "d", digits}, {"vision", "other", digits},
+	} {
+		got := known.difference(nobodys, traitsOf(sampler.Plan{Snapshot: strings.Repeat("b", 64)}, 1))
+		if !strings.Contains(got, "may not be left out") || strings.Contains(got, "was") {
+			t.Errorf("%+v, a plan that is not theirs or nobody's: %q", nobodys, got)
+		}
 	}
 }
 
 func TestPlansForgetTheOldest(t *testing.T) {
 	var known plans
 	for i := range 3 * len(known.last) {
-		known.add(fmt.Sprintf("%032x%032x", i, i), traits{})
+		known.add(planName{digits: fmt.Sprintf("%032x", i)}, traits{})
 	}
 	if len(known.of) != len(known.last) {
 		t.Errorf("%d plans are kept, %d should be", len(known.of), len(known.last))
