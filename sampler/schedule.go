@@ -181,6 +181,9 @@ func (s *Schedule) border(from, row int64) bool {
 // Batch returns the rows that all ranks take in a step; 0 when a step is a block.
 func (s *Schedule) Batch() int64 { return s.cut.Batch }
 
+// Pads tells whether the last step of an epoch is filled up with repeated rows, so that it may have more than there are.
+func (s *Schedule) Pads() bool { return s.cut.Tail == Pad }
+
 // Begin returns where the first step begins.
 func (s *Schedule) Begin() Place { return s.cut.Start }
 

@@ -25,6 +25,8 @@ type Batch struct {
 	Sum     sampler.Sum   // of its rows, padded ones left out
 	Wait    time.Duration // spent waiting for data
 	Receipt *Receipt      // with the stream's last batch of an epoch
+
+	joined int // how many of the first pieces were joined, or were too large for it
 }
 
 // Release gives back the leases of all pieces.

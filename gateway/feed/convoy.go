@@ -149,14 +149,26 @@ func (s *Stream) near() *convoy {
 	return nil
 }
 
+const (
+	// eachPadded is about what it takes to remember a row that is repeated: none follows the one before.
+	eachPadded = 24
+	// absurd is a size that no machine has, in bytes.
+	absurd = 1 << 50
+)
+
 // own is the memory for the stream's batches: the one being made and the one on its way, each perhaps joined once more.
 // In stored order they are slices of blocks, which stay until they are sent.
 func (s *Stream) own() int64 {
 	const least = 1 << 20
 	blocks := s.walk.Blocks
 	rows := max(1, blocks.Rows())
-	share := s.walk.Schedule.Batch()/s.walk.Stream.Ranks + 1
-	batch := frame.Cost(min(share, rows) * (blocks.Bytes()/rows + 8))
+	share, each := s.walk.Schedule.Batch()/s.walk.Stream.Ranks+1, blocks.Bytes()/rows+8
+	if s.walk.Schedule.Pads() {
+		each += eachPadded
+	} else {
+		share = min(share, rows)
+	}
+	batch := frame.Cost(min(share, absurd/each) * each)
 	if !s.plan.located() {
 		return max(least, 2*batch+queued*frame.Cost(blocks.Largest()))
 	}

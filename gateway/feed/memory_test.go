@@ -234,6 +234,41 @@ func TestWindowOutgrowsItsMemory(t *testing.T) {
 	}
 }
 
+// A batch that is filled up with repeated rows takes memory like any other, however few rows there are.
+func TestPaddedBatchBeyondMemory(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	for _, shuffle := range []sampler.Shuffle{sampler.ShuffleNone, sampler.ShuffleFull} {
+		for _, batch := range []int64{1 << 31, 1 << 47, 1 << 61} {
+			q := windows(1)
+			q.plan, q.cut = sampler.Plan{Shuffle: shuffle}, sampler.Cut{Batch: batch, Tail: sampler.Pad, End: 1}
+			if _, err := r.Open(context.Background(), r.walk(t, q)); !errors.Is(err, budget.ErrTooLarge) {
+				t.Errorf("shuffle %d, %d rows: error %v", shuffle, batch, err)
+			}
+		}
+	}
+	r.close(t)
+}
+
+// Repeated rows come one by one: they are joined on the way, and all are there.
+func TestManyPaddedRows(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	q := windows(1)
+	q.plan = sampler.Plan{}
+	q.cut = sampler.Cut{Batch: r.walk(t, q).Order.Rows() + 20_000, Tail: sampler.Pad, End: 1}
+	w := r.walk(t, q)
+	s := r.open(t, w)
+	b, err := s.Next(context.Background())
+	must(t, err)
+	rows, _ := share(w, w.Schedule.Step(0))
+	must(t, verify(b, rows))
+	must(t, check(w, 0, b, b.Sum))
+	b.Release()
+	s.Close()
+	r.close(t)
+}
+
 // Joining chunks of strings was seen to pass what 32-bit offsets, or a message, can hold: such a batch comes in pieces.
 func TestB93_BatchesLargerThanAFrame(t *testing.T) {
 	need(t)

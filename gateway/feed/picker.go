@@ -86,7 +86,7 @@ func (p *picker) slice(b *Batch, w *window, run sampler.Run) error {
 		}
 		from = to
 	}
-	return nil
+	return p.compact(b)
 }
 
 // put makes the frames of a window known to the gatherer.
@@ -137,14 +137,38 @@ func (p *picker) flush(b *Batch) error {
 		return nil
 	}
 	p.rows, p.runs = p.rows[:0], nil
-	if err := p.gather(b, rows, runs); err != nil || len(b.Pieces) <= manyPieces {
+	if err := p.gather(b, rows, runs); err != nil {
 		return err
 	}
-	return p.join(b, 0)
+	return p.compact(b)
 }
 
-// manyPieces is how many pieces a batch may have while it is made: each takes a page at least.
+// manyPieces is how many pieces may come to a batch before they are joined: each takes a page at least.
 const manyPieces = 32
+
+// compact joins the pieces that came to a batch once they are many, and with them those before that hold no more rows: so
+// each row is copied a few times only, however many pieces there are.
+func (p *picker) compact(b *Batch) error {
+	if len(b.Pieces)-b.joined <= manyPieces {
+		return nil
+	}
+	var rows int64
+	for _, piece := range b.Pieces[b.joined:] {
+		rows += piece.Record.NumRows()
+	}
+	from := b.joined
+	for from > 0 && b.Pieces[from-1].Record.NumRows() <= rows {
+		from--
+		rows += b.Pieces[from].Record.NumRows()
+	}
+	many := len(b.Pieces)
+	err := p.join(b, from)
+	if err == nil && len(b.Pieces) == many { // together they are more than a frame
+		err = p.join(b, b.joined)
+	}
+	b.joined = len(b.Pieces)
+	return err
+}
 
 func (p *picker) gather(b *Batch, rows []gather.Row, runs []rowRun) error {
 	size, err := p.gatherer.Select(rows)
@@ -176,6 +200,7 @@ func (p *picker) settle(b *Batch) error {
 		if err := p.join(b, first); err != nil {
 			return err
 		}
+		b.joined = min(b.joined, len(b.Pieces))
 	}
 	for i := range b.Pieces {
 		if b.Pieces[i].sliced { // all are more than a frame

@@ -90,6 +90,9 @@ func (s *Stream) Next(ctx context.Context) (*Batch, error) {
 // fill takes the stream's share of a step, window after window.
 func (s *Stream) fill(ctx context.Context, b *Batch, step sampler.Step) error {
 	for run := range s.epoch.Runs(step, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
+		if err := ctx.Err(); err != nil { // a share may have any number of runs, without a window to wait for
+			return err
+		}
 		w, err := s.reach(ctx, b, step, run)
 		if err != nil {
 			return err
@@ -211,7 +214,10 @@ func (s *Stream) upcoming(step sampler.Step, run sampler.Run) (*sampler.Epoch, p
 			e = s.plan.epoch(st.Epoch)
 		}
 		for r := range e.Runs(st, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
-			if r.Span == run.Span && !r.Padded && (st.Epoch > step.Epoch || r.Window > run.Window) {
+			if r.Padded { // all that follow are, too
+				break
+			}
+			if r.Span == run.Span && (st.Epoch > step.Epoch || r.Window > run.Window) {
 				return e, place{st.Epoch, r.Span, r.Window}, true
 			}
 		}

@@ -35,6 +35,24 @@ func TestCancelEndsReading(t *testing.T) {
 	r.close(t)
 }
 
+// A step may have any number of rows; who goes away in the middle of it is noticed.
+func TestCancelWithinAStep(t *testing.T) {
+	need(t)
+	for _, shuffle := range []sampler.Shuffle{sampler.ShuffleNone, sampler.ShuffleFull} {
+		r := newRig(t, 1<<50)
+		q := windows(1)
+		q.plan, q.cut = sampler.Plan{Shuffle: shuffle}, sampler.Cut{Batch: 1 << 31, Tail: sampler.Pad, End: 1}
+		s := r.open(t, r.walk(t, q))
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		if _, err := s.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("shuffle %d: error %v", shuffle, err)
+		}
+		cancel()
+		s.Close()
+		r.close(t)
+	}
+}
+
 // A block that another job began to decode is decoded anew when that job goes away.
 func TestBlockOfAJobThatGoesAway(t *testing.T) {
 	need(t)
