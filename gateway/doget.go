@@ -63,7 +63,11 @@ func (s *Server) run(ctx context.Context, out *sender, entry *running) error {
 				sent <- panicked(r)
 			}
 		}()
-		sent <- out.send(ctx)
+		err := out.send(ctx)
+		if err != nil {
+			s.collectSoon()
+		}
+		sent <- err
 	})
 	select {
 	case err := <-sent:

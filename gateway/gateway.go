@@ -51,8 +51,10 @@ type Server struct {
 	// senders are the goroutines that send batches: a handler may end before its sender has noticed.
 	senders  sync.WaitGroup
 	draining atomic.Bool
-	cut      context.CancelCauseFunc // ends the running streams at a batch border
-	running  context.Context
+	// collecting says that the garbage is about to be collected.
+	collecting atomic.Bool
+	cut        context.CancelCauseFunc // ends the running streams at a batch border
+	running    context.Context
 }
 
 // Pings may come every 10 s, also between calls; 9 s forgives a client's timer. The server's own pings find dead peers.
