@@ -61,6 +61,11 @@ func TestCommandsUsedWrongly(t *testing.T) {
 	if err := os.WriteFile(config, []byte("lissten: 127.0.0.1:1\nauth: {mode: jwt}\nmemory: lots\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	astray := filepath.Join(t.TempDir(), "astray.yaml")
+	const elsewhere = "auth: {mode: jwt, issuer: a, audience: b, keys: [{algorithm: HS256, file: /no/such/key}]}\ndatasets: [{name: d, url: /no/such/folder}]\n"
+	if err := os.WriteFile(astray, []byte(elsewhere), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		code int
@@ -83,6 +88,11 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"serve " + dir + " --auth jwt --key /no/key --algorithm HS256 --issuer a --audience b --listen 127.0.0.1:0 --admin 127.0.0.1:0", 1, "/no/key"},
 		{"serve --config " + config, 2, "listen"},
 		{"config check " + config, 2, "memory"},
+		{"config check " + astray, 1, "/no/such/key"},
+		{"config check " + astray, 1, "/no/such/folder"},
+		{"ls --tls-ca /no/such/ca --server grpc+tls://127.0.0.1:1", 2, "/no/such/ca"},
+		{"ls --tls-ca " + key + " --server grpc+tls://127.0.0.1:1", 2, "PEM"},
+		{"ls --tls-ca " + key + " --server " + s.uri, 2, "grpc+tls://"},
 		{"token --key " + key + " --algorithm HS999 --issuer a --audience b --tenant t", 1, "HS256"},
 		{"plan --server " + s.uri, 2, "DATASET"},
 		{"plan words --request {} --server " + s.uri, 2, "leave out words"},

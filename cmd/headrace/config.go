@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headrace/headrace/configs"
+	"github.com/headrace/headrace/storage/bucket"
 )
 
 func configCommand() *cobra.Command {
@@ -14,7 +17,7 @@ func configCommand() *cobra.Command {
 	var explain bool
 	check := &cobra.Command{
 		Use:   "check [FILE | --explain]",
-		Short: "Check a config file, or explain every key",
+		Short: "Check a config file and the files that it names, or explain every key",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if explain {
@@ -27,6 +30,9 @@ func configCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
+			if err := openFiles(cfg); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is fine: %d datasets, listening on %s\n", args[0], len(cfg.Datasets), cfg.Listen)
 			return nil
 		},
@@ -34,4 +40,23 @@ func configCommand() *cobra.Command {
 	check.Flags().BoolVar(&explain, "explain", false, "print every key with its type, default and meaning")
 	cmd.AddCommand(check)
 	return cmd
+}
+
+// openFiles opens what a config names on this machine, as serve will: keys, the certificate, the buckets of datasets.
+func openFiles(cfg *configs.Config) error {
+	_, keys := verifierOf(cfg.Auth)(slog.New(slog.DiscardHandler))
+	problems := []error{keys}
+	if cfg.TLS.Cert != "" {
+		_, err := serverCredentials(cfg.TLS.Cert, cfg.TLS.Key, func(error) {})
+		problems = append(problems, err)
+	}
+	for _, d := range cfg.Datasets {
+		b, err := bucket.Open(d.URL)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("dataset %s, %s: %w", d.Name, d.URL, err))
+			continue
+		}
+		problems = append(problems, b.Close())
+	}
+	return errors.Join(problems...)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -23,16 +25,18 @@ const defaultServer = "grpc://127.0.0.1:8815"
 
 // target is which data a reading command looks at: a running gateway's, or what a config or a folder names, read in the
 // command's own process.
-type target struct{ server, token, config, folder string }
+type target struct{ server, token, ca, config, folder string }
 
 func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.server, "server", defaultServer, "a running gateway: grpc://HOST:PORT, grpc+tls://HOST:PORT or grpc+unix:///PATH")
 	f.StringVar(&t.token, "token", "", "the token, or @FILE that holds it")
+	f.StringVar(&t.ca, "tls-ca", "", "a file of certificates (PEM) to trust instead of the system's")
 	f.StringVar(&t.config, "config", "", "read what this config names, in process, as an operator who may see everything")
 	f.StringVar(&t.folder, "folder", "", "read this folder, in process")
 	cmd.MarkFlagsMutuallyExclusive("server", "config", "folder")
 	cmd.MarkFlagsMutuallyExclusive("token", "config", "folder")
+	cmd.MarkFlagsMutuallyExclusive("tls-ca", "config", "folder")
 }
 
 // with calls f with a client of the target.
@@ -96,6 +100,9 @@ func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *
 		}
 		o.Token = t.readToken
 	}
+	if o.TLS, err = t.trust(uri); err != nil {
+		return usageError{err}
+	}
 	c, err := client.Dial(uri, o)
 	if err != nil {
 		return usageError{err}
@@ -134,4 +141,23 @@ func (t *target) readToken(context.Context) (string, error) {
 		return "", fmt.Errorf("--token: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
+}
+
+// trust is what --tls-ca says of the gateway's certificate; nil: the system's roots.
+func (t *target) trust(uri string) (*tls.Config, error) {
+	if t.ca == "" {
+		return nil, nil
+	}
+	if !strings.HasPrefix(uri, "grpc+tls://") {
+		return nil, fmt.Errorf("--tls-ca: %s is reached without TLS; --server grpc+tls://HOST:PORT is with it", uri)
+	}
+	pem, err := os.ReadFile(t.ca)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--tls-ca: %s holds no certificate in PEM", t.ca)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
 }
