@@ -32,7 +32,7 @@ build:
 	$(GO) build -trimpath -o $(ROOT)/headrace ./cmd/headrace
 
 demo: build venv
-	$(ROOT)/headrace demo
+	./headrace demo --dir .build/demo
 
 # The layout comes first because it is the cheapest to fail; the runners' own summaries come last.
 test: lint venv $(TOOLS)/gotestsum@v1.13.0

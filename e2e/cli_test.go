@@ -255,12 +255,26 @@ func TestFoldersThatNoRequestCanName(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	cmd := exec.Command(binary, "demo")
+	dir := filepath.Join(t.TempDir(), "data")
+	cmd := exec.Command(binary, "demo", "--dir", dir)
 	cmd.Env = append(os.Environ(), "HEADRACE_PYTHON="+interpreter(t), "PYTHONPATH=../python/src")
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"MB/s", "no such dataset", "SIGKILL", "missing 0, repeated 0, in order: True", "import json"} {
+	for _, want := range []string{
+		"MB/s", "no such dataset", "SIGKILL", "missing 0, repeated 0, in order: True",
+		"60,000 rows: missing 0, repeated 0, order equal to the undisturbed run's", "each once", "import json",
+		binary + " serve " + dir + "\n", "rm -r " + dir,
+	} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("the demo does not say %q: %v\n%s", want, err, out)
 		}
+	}
+	s := serve(t, dir) // as its last words say
+	peeked, errOut, err := run(t, "peek", "vision/photos", "--server", s.uri)
+	if err != nil || !strings.Contains(peeked, "embedding") {
+		t.Errorf("%v %s\n%s", err, errOut, peeked)
+	}
+	_, errOut, err = run(t, "demo", "--dir", filepath.Join(dir, "vision", "photos"))
+	if err == nil || !strings.Contains(errOut, "name a new folder") {
+		t.Errorf("a folder with data in it: %v %s", err, errOut)
 	}
 }

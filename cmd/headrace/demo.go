@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,7 +36,7 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Make a small data set, serve it, read it, crash in mid-stream and go on",
-		Long: "Make a small data set, serve it, read it, crash in mid-stream and go on. Takes some seconds.\n\n" +
+		Long: "Make a small data set, serve it, read it, crash in mid-stream and go on. Takes about ten seconds.\n\n" +
 			"Needs a Python with numpy, pyarrow and the headrace package: python3, or the one named by HEADRACE_PYTHON.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -44,11 +45,10 @@ func demoCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(d.work)) }()
-			d.dir = cmp.Or(dir, filepath.Join(d.work, "data"))
-			return d.run(dir != "")
+			return d.run()
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "where the data go and stay; empty: a temporary folder")
+	cmd.Flags().StringVar(&dir, "dir", "headrace-demo", "where the data go, and stay")
 	return cmd
 }
 
@@ -63,7 +63,10 @@ type demo struct {
 	uri     string
 }
 
-func (d *demo) run(keep bool) error {
+func (d *demo) run() error {
+	if err := vacant(d.dir); err != nil {
+		return err
+	}
 	key := filepath.Join(d.work, "key")
 	if err := os.WriteFile(key, []byte(rand.Text()+rand.Text()), 0o600); err != nil {
 		return err
@@ -73,7 +76,7 @@ func (d *demo) run(keep bool) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	d.step("Two tenants' data")
+	d.step("Two tenants' data, in " + d.dir)
 	if err := d.script("make", d.dir); err != nil {
 		return err
 	}
@@ -95,19 +98,35 @@ func (d *demo) run(keep bool) error {
 	if err := d.crash(key, speech); err != nil {
 		return err
 	}
-	d.step("Yours")
-	d.farewell(keep)
+	if err := d.epoch(key, vision); err != nil {
+		return err
+	}
+	d.step("Yours: the data stay, so these work at once, each in a terminal of its own")
+	d.farewell()
 	return nil
+}
+
+// vacant tells whether a folder may be filled: it is not there yet, or has nothing in it but what an earlier demo left.
+func vacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != "vision" && name != "speech" {
+			return usagef("--dir %s: it has other things in it (%s): name a new folder", dir, name)
+		}
+	}
+	return err
 }
 
 func (d *demo) step(title string) { fmt.Fprintf(d.out, "\n▸ %s\n", title) }
 
-func (d *demo) farewell(keep bool) {
-	folder, dataset := "FOLDER", "DATASET"
-	if keep {
-		folder, dataset = d.dir, "vision/photos"
-	}
-	fmt.Fprintf(d.out, "   headrace serve %s\n\n%s", folder, snippet(defaultServer, dataset, ""))
+func (d *demo) farewell() {
+	self := os.Args[0]
+	fmt.Fprintf(d.out, "   %s serve %s\n   %s peek %s\n\n", self, d.dir, self, photos)
+	fmt.Fprintf(d.out, "   or, in %s and without our package:\n\n%s\n", d.python, snippet(defaultServer, photos, ""))
+	fmt.Fprintf(d.out, "   and when you are done: rm -r %s\n", d.dir)
 }
 
 func demoToken(key, tenant string) (string, error) {

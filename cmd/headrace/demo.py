@@ -1,8 +1,10 @@
 """What `headrace demo` does in Python: makes data, and reads it as a training job would.
 
-usage: demo.py make FOLDER | read URI DATASET TOKEN | refused URI DATASET TOKEN | crash URI DATASET TOKEN
+usage: demo.py make FOLDER
+       demo.py read|refused|crash|rank URI DATASET TOKEN
 """
 
+import dataclasses
 import json
 import sys
 import time
@@ -81,7 +83,7 @@ def refused(uri: str, dataset: str, token: str) -> None:
         try:
             client.get_schema(fl.FlightDescriptor.for_path(dataset), options(token))
         except KeyError as error:
-            print(str(error.args[0]).split(". gRPC")[0])
+            print("refused:", str(error.args[0]).split(". gRPC")[0].split("message: ")[-1])
             return
     raise SystemExit(f"{dataset} could be read with another tenant's token")
 
@@ -107,8 +109,30 @@ def crash(uri: str, dataset: str, token: str) -> None:
         raise SystemExit(1)
 
 
+def rank(uri: str, dataset: str, token: str) -> None:
+    """Is one rank of a job: takes a step of its stream for each line, of a new one if the line is a request."""
+    import headrace
+
+    with headrace.connect(uri, token=token) as client:
+        for line in sys.stdin:
+            if line.strip():
+                request = {name: value for name, value in json.loads(line).items() if value != ""}
+                stream = client.stream(dataset, **request)
+            batch = next(stream, None)
+            if batch is None:
+                print(json.dumps({"end": True}), flush=True)
+                continue
+            account = {"epoch": 0, "rows": stream.stats().rows, "sum": stream.sum}
+            if stream.receipt:  # the epoch's last batch
+                account = dataclasses.asdict(stream.receipt)
+            rows = batch.column("__row_id").to_pylist()
+            taken = {"rows": rows, "cursor": stream.cursor, "snapshot": stream.snapshot, "receipt": account}
+            print(json.dumps(taken), flush=True)
+
+
 if __name__ == "__main__":
     try:
-        {"make": make, "read": read, "refused": refused, "crash": crash}[sys.argv[1]](*sys.argv[2:])
+        commands = {"make": make, "read": read, "refused": refused, "crash": crash, "rank": rank}
+        commands[sys.argv[1]](*sys.argv[2:])
     except OSError as error:  # such as a full disk
         sys.exit(f"{sys.argv[1]}: {error}")
