@@ -28,13 +28,16 @@ const maxLines = 700
 
 // imports is the import table: what each package may import of ours. A package that is not here is not in the house.
 var imports = map[string][]string{
-	"schema":              {},
-	"storage/budget":      {},
-	"storage/frame":       {"storage/budget"},
-	"storage/bucket":      {},
-	"storage/snapshot":    {"schema"},
-	"storage/parquetfile": {"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/snapshot"},
-	"storage/arrowfile":   {"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/snapshot"},
+	"schema":           {},
+	"storage/budget":   {},
+	"storage/frame":    {"storage/budget"},
+	"storage/bucket":   {},
+	"storage/snapshot": {"schema"},
+	"storage/parquetfile": {
+		"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/parquetfile/encoding", "storage/snapshot",
+	},
+	"storage/parquetfile/encoding": {},
+	"storage/arrowfile":            {"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/snapshot"},
 	"storage": {
 		"schema", "storage/arrowfile", "storage/bucket", "storage/budget", "storage/frame", "storage/parquetfile",
 		"storage/snapshot",
