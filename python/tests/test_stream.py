@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -284,7 +285,7 @@ def test_a_gateway_that_brings_nothing_is_given_up(process: Start) -> None:
 
 
 def test_stats_say_who_waits(gateway: Gateway) -> None:
-    gateway.data = Data(rows=50, wait=0.02)
+    gateway.data = Data(rows=50, wait=0.1)
     with headrace.connect(gateway.uri) as client:
         stream = client.stream("team/numbers")
         list(stream)
@@ -321,6 +322,41 @@ def test_an_interrupt_loses_nothing(gateway: Gateway, monkeypatch: pytest.Monkey
         with pytest.raises(KeyboardInterrupt):
             next(stream)
         assert got + rows(stream) == list(range(100))
+
+
+def test_an_interrupt_ends_a_wait_at_once(process: Start) -> None:
+    _, port = process("--hang-at", "3")
+    code = (
+        "import sys, headrace\n"
+        "for batch in headrace.connect(sys.argv[1]).stream('team/numbers'):\n"
+        "    print(batch['id'][0], flush=True)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, f"127.0.0.1:{port}"], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with child:
+        assert [int(child.stdout.readline()) for _ in range(3)] == [0, 10, 20]
+        child.send_signal(signal.SIGINT)
+        child.wait(timeout=10)
+    assert child.returncode in (130, -signal.SIGINT)
+
+
+def test_a_process_may_end_with_a_stream_open(process: Start) -> None:
+    _, port = process("--hang-at", "3")
+    code = (
+        "import itertools, sys, threading, headrace\n"
+        "stream = headrace.connect(sys.argv[1]).stream('team/numbers')\n"
+        "print(sum(batch.num_rows for batch in itertools.islice(stream, 3)), threading.active_count())\n"
+    )
+    assert run(code, f"127.0.0.1:{port}") == ["30 2"]
+
+
+def test_a_closed_stream_leaves_no_thread(gateway: Gateway) -> None:
+    before = threading.active_count()
+    with headrace.connect(gateway.uri) as client:
+        for taken in (1, 5, 100):
+            with client.stream("team/numbers") as stream:
+                list(itertools.islice(stream, taken))
+            assert threading.active_count() == before
 
 
 def test_b40_a_stream_does_not_cross_a_fork(gateway: Gateway) -> None:

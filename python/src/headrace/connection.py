@@ -1,5 +1,6 @@
 """How a process reaches a gateway: address, token, gRPC options, deadlines, and the guard against forks."""
 
+import atexit
 import ctypes
 import os
 import random
@@ -93,6 +94,7 @@ def guard_fork(*, start: bool = False) -> None:
     if _grpc_process is None and start:
         _grpc_process = pid
         os.register_at_fork(after_in_child=_keep_holders)
+        atexit.register(_close_holders)
     if _grpc_process not in (None, pid):
         raise HeadraceError(
             f"process {pid} was forked from process {_grpc_process} after that one had used headrace, and gRPC does "
@@ -105,6 +107,13 @@ def _keep_holders() -> None:
     """In a forked child: takes a reference that is never given back, since freeing what is left of gRPC would hang."""
     for holder in _holders:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
+
+
+def _close_holders() -> None:
+    """At the end of the process: a thread that comes back from gRPC after the interpreter has gone would crash it."""
+    if _grpc_process == os.getpid():
+        for holder in list(_holders):
+            holder.close()
 
 
 class Backoff:

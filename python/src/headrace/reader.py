@@ -1,7 +1,8 @@
 """One connection's part of a stream."""
 
+import contextlib
+import queue
 import threading
-import time
 
 import pyarrow as pa
 from pyarrow import flight
@@ -9,46 +10,70 @@ from pyarrow import flight
 from headrace.connection import Connection
 from headrace.errors import DataError
 
+# Seconds that a cancelled call may take to end, at most: it is a matter of milliseconds.
+_PATIENCE = 5.0
+
 
 class Reader:
-    """Reads one DoGet to its end. It is used by one thread; a second one only watches the clock.
+    """Reads one DoGet to its end, in a thread of its own, one message ahead of its user.
 
-    gRPC's deadlines are for whole calls and a stream may take days, so the time that one read may take is watched here.
+    A read of gRPC can neither be interrupted nor given a time: deadlines are for whole calls, and a stream may take
+    days. So the thread reads, and whoever waits for the thread can be interrupted and watches the clock.
     """
 
     def __init__(self, connection: Connection, ticket: flight.Ticket, schema: pa.Schema) -> None:
         self.stalled = False  # given up because nothing came
         self._limit = connection.read_timeout
-        self._since: float | None = None  # when the read began that is running
-        self._closed = threading.Event()
+        self._closed = False
+        self._reader: flight.FlightStreamReader | None = None
+        self._wanted = threading.Lock()  # free while there is room for a message
+        self._came: queue.SimpleQueue[flight.FlightStreamChunk | BaseException] = queue.SimpleQueue()
         self._client = connection.open(self)
         try:
-            self._reader = self._client.do_get(ticket, connection.call())
-            if not self._reader.schema.equals(schema, check_metadata=True):
-                raise DataError("the gateway's schema is not the one it announced")
+            options = connection.call()
         except BaseException:
             self._client.close()
             raise
-        threading.Thread(target=self._watch, name="headrace-watch", daemon=True).start()
+        self._thread = threading.Thread(
+            target=self._run, args=(ticket, options, schema), name="headrace-reader", daemon=True
+        )
+        self._thread.start()
 
     def read(self) -> flight.FlightStreamChunk:
-        """Returns the next message; raises StopIteration at the end of the stream."""
-        self._since = time.monotonic()
+        """Returns the next message; raises StopIteration at the end of the stream, and what the reading raised."""
         try:
-            return self._reader.read_chunk()
-        finally:
-            self._since = None
+            message = self._came.get(timeout=self._limit)
+        except queue.Empty:
+            self.stalled = True
+            raise TimeoutError from None
+        if isinstance(message, BaseException):
+            raise message
+        self._wanted.release()
+        return message
 
     def close(self) -> None:
-        """Cancels what is left of the call and closes its connection."""
-        self._closed.set()
-        self._reader.cancel()
-        self._client.close()
+        """Cancels what is left of the call; its connection is closed once the thread has noticed."""
+        self._closed = True
+        if self._reader is not None:
+            self._reader.cancel()
+        with contextlib.suppress(RuntimeError):  # when the thread is not waiting there
+            self._wanted.release()
+        # A thread that still connects takes its time, and nobody needs to wait for that.
+        if self._reader is not None and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE)
 
-    def _watch(self) -> None:
-        while not self._closed.wait(self._limit / 10):
-            since = self._since
-            if since is not None and time.monotonic() - since > self._limit:
-                self.stalled = True
-                self._reader.cancel()
+    def _run(self, ticket: flight.Ticket, options: flight.FlightCallOptions, schema: pa.Schema) -> None:
+        try:
+            self._reader = self._client.do_get(ticket, options)
+            if self._closed:
                 return
+            if not self._reader.schema.equals(schema, check_metadata=True):
+                raise DataError("the gateway's schema is not the one it announced")
+            while self._wanted.acquire() and not self._closed:
+                self._came.put(self._reader.read_chunk())
+        except BaseException as error:
+            self._came.put(error)
+        finally:
+            if self._reader is not None:
+                self._reader.cancel()
+            self._client.close()
