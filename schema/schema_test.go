@@ -108,7 +108,7 @@ func TestContractJoins(t *testing.T) {
 	}
 	first := arrow.NewMetadata([]string{"who"}, []string{"first"})
 	second := arrow.NewMetadata([]string{"who"}, []string{"second"})
-	c := NewContract()
+	c := NewContract(Rule{})
 	if c.Schema() != nil {
 		t.Fatal("a contract of nobody has a schema")
 	}
@@ -121,7 +121,7 @@ func TestContractJoins(t *testing.T) {
 }
 
 func TestContractIgnoresNamesInsideLists(t *testing.T) {
-	c := NewContract()
+	c := NewContract(Rule{})
 	must(t, c.Add("1", of(field("l", arrow.ListOfField(field("item", i32))))))
 	must(t, c.Add("2", of(field("l", arrow.ListOfField(field("element", i32))))))
 	if got := c.Schema().Field(0).Type.(*arrow.ListType).ElemField().Name; got != "item" {
@@ -148,7 +148,7 @@ func TestContractRefuses(t *testing.T) {
 		"in struct": {of(field("x", arrow.StructOf(field("y", i32), field("z", i32)))), of(field("x", arrow.StructOf(field("z", i32), field("y", i32)))), []string{`"x"`, "struct<y", "struct<z"}},
 		"extension": {of(tensor(`{"shape":[2,3]}`)), of(tensor(`{"shape":[3,2]}`)), []string{"[2,3]", "[3,2]"}},
 	} {
-		c := NewContract()
+		c := NewContract(Rule{})
 		must(t, c.Add("one.parquet", tt.a))
 		err := c.Add("two.parquet", tt.b)
 		if !errors.Is(err, ErrMismatch) {
@@ -168,7 +168,7 @@ func TestContractRefuses(t *testing.T) {
 
 func TestB92FilesDifferOnlyInNullability(t *testing.T) {
 	md := arrow.NewMetadata([]string{"made"}, []string{"later"})
-	c := NewContract()
+	c := NewContract(Rule{})
 	must(t, c.Add("a", of(field("x", i64))))
 	must(t, c.Add("b", of(nullable(field("x", i64)))))
 	must(t, c.Add("c", arrow.NewSchema([]arrow.Field{{Name: "x", Type: i64, Metadata: md}}, &md)))
@@ -185,7 +185,7 @@ func TestContractProperty(t *testing.T) {
 		for i, f := range a {
 			b[i] = renull(t, f)
 		}
-		c := NewContract()
+		c := NewContract(Rule{})
 		if err := c.Add("a", of(a...)); err != nil {
 			t.Fatal(err)
 		}

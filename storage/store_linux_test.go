@@ -178,7 +178,7 @@ func TestNeedOfHugeClaims(t *testing.T) {
 	huge := *r.newest("d").Shards[0]
 	huge.Segments = append([]snapshot.Segment{}, huge.Segments...)
 	huge.Segments[0].Rows, huge.Segments[0].Bytes = 1, math.MaxInt64/2
-	s, err := snapshot.New("d", []*snapshot.Shard{&huge})
+	s, err := snapshot.New("d", []*snapshot.Shard{&huge}, snapshot.Rules{})
 	must(t, err)
 	if need := r.Need(s, schema.All(s.Schema), s.Blocks(nil)); need < 1<<40 {
 		t.Errorf("need is %d", need)
@@ -361,7 +361,7 @@ func TestWrongRowCountIsAnError(t *testing.T) {
 		lying := *s.Shards[0]
 		lying.Segments = append([]snapshot.Segment{}, lying.Segments...)
 		lying.Segments[0].Rows++
-		forged, err := snapshot.New("d", []*snapshot.Shard{&lying})
+		forged, err := snapshot.New("d", []*snapshot.Shard{&lying}, snapshot.Rules{})
 		must(t, err)
 		if _, err := r.read(forged, forged.Blocks(nil)); err == nil {
 			t.Errorf("%s: rows that are not there were read", file)

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -46,6 +47,41 @@ func (p *Pool) Assemble(g *budget.Grant, k budget.Kind, s *arrow.Schema, pieces 
 func Measure(s *arrow.Schema, pieces []Piece) (int64, error) {
 	nodes, _, err := planAll(s, pieces)
 	return total(nodes), err
+}
+
+// AssembleParts is Assemble for one piece, by rows: as one frame, or as halves
+// if that were a larger one than MaxFrame. One row stays one.
+func (p *Pool) AssembleParts(g *budget.Grant, k budget.Kind, s *arrow.Schema, piece Piece) ([]*Lease, error) {
+	leases, err := p.parts(g, k, s, piece, nil)
+	if err != nil {
+		for _, l := range leases {
+			l.Release()
+		}
+		return nil, err
+	}
+	return leases, nil
+}
+
+func (p *Pool) parts(g *budget.Grant, k budget.Kind, s *arrow.Schema, piece Piece, leases []*Lease) ([]*Lease, error) {
+	size, err := Measure(s, []Piece{piece})
+	rows := piece.To - piece.From
+	switch {
+	case rows > 1 && (size > MaxFrame || errors.Is(err, ErrOverflow)):
+		first, second := piece, piece
+		first.To = piece.From + rows/2
+		second.From = first.To
+		if leases, err = p.parts(g, k, s, first, leases); err != nil {
+			return leases, err
+		}
+		return p.parts(g, k, s, second, leases)
+	case err != nil:
+		return leases, err
+	}
+	l, err := p.Assemble(g, k, s, []Piece{piece})
+	if err != nil {
+		return leases, Behind(err, piece.From)
+	}
+	return append(leases, l), nil
 }
 
 // planAll plans one node for each field.

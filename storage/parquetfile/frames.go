@@ -7,6 +7,9 @@ import (
 	"github.com/headrace/headrace/storage/frame"
 )
 
+// roundBytes is the size of frames from which on it tells that of their rows.
+const roundBytes = 64 << 10
+
 // assemble copies n decoded rows into frames.
 func (s *Scanner) assemble(n int64, arrays []arrow.Array) ([]*frame.Lease, error) {
 	piece := frame.Piece{Columns: make([]frame.Column, len(arrays))}
@@ -14,48 +17,19 @@ func (s *Scanner) assemble(n int64, arrays []arrow.Array) ([]*frame.Lease, error
 		piece.Columns[i] = frame.ColumnOf(a)
 		retype(&piece.Columns[i], s.target.Field(i).Type)
 	}
-	size, err := s.measure(piece, 0, n)
+	piece.To = n
+	leases, err := s.pool.AssembleParts(s.pays, budget.Frames, s.target, piece)
 	if err != nil {
-		return nil, s.explain(err, "")
+		return nil, s.explain(frame.Behind(err, s.at), "")
 	}
-	s.perRow = float64(size) / float64(n)
-	leases, err := s.split(nil, piece, 0, n, size)
-	if err != nil {
-		for _, l := range leases {
-			l.Release()
-		}
-		return nil, s.explain(err, "")
+	var size int64
+	for _, l := range leases {
+		size += l.Bytes()
+	}
+	if size > roundBytes { // below, whole pages say little of rows
+		s.perRow = float64(size) / float64(n)
 	}
 	return leases, nil
-}
-
-// split adds rows [from, to) of piece, which have size bytes, to leases: as
-// one frame, or as halves if that were too large a frame. One row stays one.
-func (s *Scanner) split(leases []*frame.Lease, piece frame.Piece, from, to, size int64) ([]*frame.Lease, error) {
-	if size <= frame.MaxFrame || to-from == 1 {
-		piece.From, piece.To = from, to
-		l, err := s.pool.Assemble(s.pays, budget.Frames, s.target, []frame.Piece{piece})
-		if err != nil {
-			return leases, frame.Behind(err, s.at+from)
-		}
-		return append(leases, l), nil
-	}
-	middle := from + (to-from)/2
-	for _, half := range [][2]int64{{from, middle}, {middle, to}} {
-		size, err := s.measure(piece, half[0], half[1])
-		if err != nil {
-			return leases, err
-		}
-		if leases, err = s.split(leases, piece, half[0], half[1], size); err != nil {
-			return leases, err
-		}
-	}
-	return leases, nil
-}
-
-func (s *Scanner) measure(piece frame.Piece, from, to int64) (int64, error) {
-	piece.From, piece.To = from, to
-	return frame.Measure(s.target, []frame.Piece{piece})
 }
 
 // retype gives a decoded column the type it is served as, which has the same

@@ -70,9 +70,16 @@ type Snapshot struct {
 	Shards  []*Shard      // sorted bytewise by key
 	Schema  *arrow.Schema // plain, joined over all shards that can be read
 
+	rules Rules
 	all   *Blocks
 	first []int64 // rows before each shard
 	bytes int64
+}
+
+// Rules say how shards become one dataset. They are no part of its identity:
+// they decide which columns it has, never which rows.
+type Rules struct {
+	Schema schema.Rule
 }
 
 // New makes a snapshot of shards, whose keys differ. Rows are numbered by key,
@@ -80,8 +87,8 @@ type Snapshot struct {
 // schemas bind nobody; at least one shard must be readable. Errors wrap
 // ErrEmpty, ErrCorrupt, schema.ErrDuplicate or schema.ErrMismatch and name the
 // shard.
-func New(dataset string, shards []*Shard) (*Snapshot, error) {
-	s := &Snapshot{Dataset: dataset, Shards: slices.Clone(shards)}
+func New(dataset string, shards []*Shard, r Rules) (*Snapshot, error) {
+	s := &Snapshot{Dataset: dataset, Shards: slices.Clone(shards), rules: r}
 	slices.SortFunc(s.Shards, func(a, b *Shard) int { return cmp.Compare(a.Key, b.Key) })
 	if len(shards) == 0 {
 		return nil, ErrEmpty
@@ -114,23 +121,60 @@ func (s *Snapshot) count() error {
 }
 
 func (s *Snapshot) join() error {
-	contract := schema.NewContract()
+	contract := schema.NewContract(s.rules.Schema)
+	plain := plainer{}
 	for _, sh := range s.Shards {
 		if sh.Err != nil {
 			continue
 		}
-		if err := schema.Check(sh.Schema); err != nil {
-			return fmt.Errorf("shard %q: %w", sh.Key, err)
+		p, err := plain.of(sh)
+		if err != nil {
+			return err
 		}
-		if err := contract.Add(sh.Key, schema.Plain(sh.Schema)); err != nil {
+		if err := contract.Add(sh.Key, p); err != nil {
 			return err
 		}
 	}
-	s.Schema = contract.Schema()
-	if s.Schema == nil {
+	if len(plain) == 0 {
 		return s.Corrupt(nil)
 	}
+	s.Schema = contract.Schema()
 	return nil
+}
+
+// plainer remembers the plain form of schemas, which most shards share.
+type plainer map[*arrow.Schema]*arrow.Schema
+
+func (p plainer) of(sh *Shard) (*arrow.Schema, error) {
+	if known := p[sh.Schema]; known != nil {
+		return known, nil
+	}
+	if err := schema.Check(sh.Schema); err != nil {
+		return nil, fmt.Errorf("shard %q: %w", sh.Key, err)
+	}
+	p[sh.Schema] = schema.Plain(sh.Schema)
+	return p[sh.Schema], nil
+}
+
+// Drifts tells the columns in which the schemas of shards differ, at most
+// limit of them, whether or not the differences make a snapshot impossible.
+func Drifts(shards []*Shard, limit int) []schema.Drift {
+	var survey schema.Survey
+	plain := plainer{}
+	for _, sh := range shards {
+		if sh.Err != nil {
+			continue
+		}
+		if p, err := plain.of(sh); err == nil {
+			survey.Add(sh.Key, p)
+		}
+	}
+	return survey.Drifts(limit)
+}
+
+// Fit says how the shard with the given number becomes columns of p.
+func (s *Snapshot) Fit(shard int, p *schema.Projection) *schema.Fit {
+	return schema.NewFit(p, schema.Plain(s.Shards[shard].Schema))
 }
 
 // Rows returns the rows of all shards.

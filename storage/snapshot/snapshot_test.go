@@ -30,7 +30,7 @@ func broken(key string, err error) *Shard {
 }
 
 func mustNew(t interface{ Fatal(...any) }, shards ...*Shard) *Snapshot {
-	s, err := New("d", shards)
+	s, err := New("d", shards, Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestIdentityIsWhatTheDataIs(t *testing.T) {
 			t.Errorf("%s changed the identity", name)
 		}
 	}
-	other, err := New("another dataset", base())
+	other, err := New("another dataset", base(), Rules{})
 	if err != nil || other.ID != id {
 		t.Errorf("the name changed the identity: %v", err)
 	}
