@@ -53,10 +53,14 @@ type Key struct {
 type Dataset struct {
 	Name    string
 	URL     string // an absolute path or a file:// URL, once relative ones are resolved
-	Schema  string // "strict"
+	Schema  string // "strict" or "widen", unless there are columns
+	Columns []Column
 	Files   []string
 	Exclude []string
 }
+
+// Column is one column of a schema that is given. Its type is not looked at here.
+type Column struct{ Name, Type string }
 
 // Limits bound how long things may wait.
 type Limits struct{ DrainTimeout, AdmissionTimeout time.Duration }

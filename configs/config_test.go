@@ -97,6 +97,33 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestSchemas(t *testing.T) {
+	c, problems := load(t, minimal+`datasets:
+  - {name: a, url: /a, schema: widen}
+  - {name: b, url: /b, schema: {id: int64 not null, "a b": "list<item: float>"}}
+`)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	want := []Column{{"id", "int64 not null"}, {"a b", "list<item: float>"}}
+	if c.Datasets[0].Schema != "widen" || c.Datasets[0].Columns != nil || !reflect.DeepEqual(c.Datasets[1].Columns, want) {
+		t.Errorf("%+v", c.Datasets)
+	}
+	for text, want := range map[string]string{
+		"loose":             `schema: "loose" is none of strict, widen`,
+		"{}":                "a schema without columns",
+		"{id: }":            "schema.id: a type is expected",
+		"{id: [int8]}":      "schema.id: a type is expected",
+		"{id: int8, id: x}": "schema.id: set twice",
+		"[int8]":            "a single value is expected",
+	} {
+		_, problems := load(t, minimal+"datasets: [{name: a, url: /a, schema: "+text+"}]")
+		if found := strings.Join(problems, "\n"); !strings.Contains(found, want) {
+			t.Errorf("%s: %q, want %q", text, found, want)
+		}
+	}
+}
+
 // What the planned keys are documented with must not stop anybody from copying it.
 func TestPlannedKeysWithTheirDefaults(t *testing.T) {
 	_, problems := load(t, `
@@ -125,7 +152,6 @@ func TestPlannedValuesAreRefused(t *testing.T) {
 		"datasets: [{partitioning: hive}]": "datasets[0].partitioning: hive is not",
 		"datasets: [{arrays: [t2m]}]":      "datasets[0].arrays: is not",
 		"datasets: [{dim: time}]":          "datasets[0].dim: time is not",
-		"datasets: [{schema: widen}]":      "datasets[0].schema: widen is not",
 		"datasets: [{url: s3://b/x}]":      "datasets[0].url: s3:// is not",
 		"snapshots: s3://b":                "snapshots: s3://b is not",
 		"cache: {policy: lru}":             "cache.policy: lru is not",

@@ -115,8 +115,8 @@ var keys = []key{
 		at: func(c *Config) any { return &last(c.Datasets).URL },
 	},
 	{
-		name: "datasets[].schema", kind: aText, standard: "strict", one: []string{"strict"}, soon: []string{"widen"},
-		about: "What the schemas of its files must share: `strict` means the same names and types.",
+		name: "datasets[].schema", kind: aSchema, standard: "strict", one: []string{"strict", "widen"},
+		about: "What the schemas of its files must share. `strict`: the same names and types. `widen`: what a file lacks is null there, and the narrowest type that holds all is served. Or the columns that are served, with their types as pyarrow writes them: `{id: int64, words: \"list<string>\"}`.",
 		at:    func(c *Config) any { return &last(c.Datasets).Schema },
 	},
 	{

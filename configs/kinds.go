@@ -28,6 +28,7 @@ const (
 	textList  kind = "list of texts"
 	itemList  kind = "list"
 	aTable    kind = "table"
+	aSchema   kind = "text or table"
 )
 
 func (k kind) parse(folder, text string) (any, error) {

@@ -79,6 +79,8 @@ func (l *loader) value(name, shown string, v *ast.MappingValueNode) {
 		l.list(k, shown, v.Value)
 	case k.kind == textList:
 		l.texts(k, shown, where, v.Value)
+	case k.kind == aSchema && v.Value.Type() == ast.MappingType:
+		l.columns(shown, v.Value.(*ast.MappingNode))
 	case k.kind == aTable:
 		if m, ok := v.Value.(*ast.MappingNode); !ok || len(m.Values) > 0 {
 			l.problemAt(where, shown, "is not supported yet")
@@ -105,6 +107,27 @@ func (l *loader) list(k key, shown string, node ast.Node) {
 		name := fmt.Sprintf("%s[%d]", shown, i)
 		l.where[name] = l.at(item)
 		l.mapping(k.name+"[].", name+".", item)
+	}
+}
+
+// columns reads a schema that is given column by column.
+func (l *loader) columns(shown string, m *ast.MappingNode) {
+	d, seen := last(l.config.Datasets), map[string]bool{}
+	for _, v := range m.Values {
+		name := keyText(v.Key)
+		text, ok := scalar(v.Value)
+		switch {
+		case !ok || text == "":
+			l.problemAt(l.at(v.Key), shown+"."+name, "a type is expected, such as int64, not %s", describe(v.Value))
+		case seen[name]:
+			l.problemAt(l.at(v.Key), shown+"."+name, "set twice")
+		default:
+			seen[name] = true
+			d.Columns = append(d.Columns, Column{name, text})
+		}
+	}
+	if len(m.Values) == 0 {
+		l.problemAt(l.at(m), shown, "a schema without columns")
 	}
 }
 

@@ -80,14 +80,25 @@ func serve(t *testing.T, args ...string) *server {
 // serveDataset serves a folder as the dataset d, by a config with more lines of the caller's.
 func serveDataset(t *testing.T, dir string, more ...string) *server {
 	t.Helper()
+	return serveKeyed(t, dir, "schema: strict", more...)
+}
+
+// serveKeyed is serveDataset with keys of the dataset's own, such as "schema: widen".
+func serveKeyed(t *testing.T, dir, keys string, more ...string) *server {
+	t.Helper()
+	lines := append([]string{"listen: 127.0.0.1:0", "admin: 127.0.0.1:0", fmt.Sprintf("datasets: [{name: d, url: %q, %s}]", dir, keys)}, more...)
+	return serveOn(t, "", "--config", writeConfig(t, lines...))
+}
+
+// writeConfig writes a config that lets everybody in.
+func writeConfig(t *testing.T, lines ...string) string {
+	t.Helper()
 	config := filepath.Join(t.TempDir(), "headrace.yaml")
-	lines := append([]string{
-		"listen: 127.0.0.1:0", "admin: 127.0.0.1:0", "auth: {mode: none}", fmt.Sprintf("datasets: [{name: d, url: %q}]", dir),
-	}, more...)
-	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+	text := strings.Join(append([]string{"auth: {mode: none}"}, lines...), "\n")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, "", "--config", config)
+	return config
 }
 
 func serveOn(t *testing.T, listen string, args ...string) *server {

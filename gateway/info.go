@@ -261,13 +261,27 @@ func (s *Server) snapshotToList(ctx context.Context, name string) (*snapshot.Sna
 	return s.Store.Snapshot(ctx, name, "")
 }
 
-// maxCorrupt bounds how many corrupt shards a listing names.
-const maxCorrupt = 20
+// Bounds of what a listing tells of one dataset.
+const (
+	maxCorrupt    = 20
+	maxDrifts     = 20
+	maxDriftTypes = 5
+)
 
 // report adds what discovery had to say about a dataset.
 func report(m *wire.ListedMeta, st storage.Status, name string, granted auth.Columns) {
 	m.Skipped = int64(st.Skipped)
 	for _, c := range st.Corrupt[:min(len(st.Corrupt), maxCorrupt)] {
 		m.Corrupt = append(m.Corrupt, wire.Corrupt{Shard: c.Key, Error: clip(veil(c.Err, name, granted).Error())})
+	}
+	for _, d := range st.Drifts {
+		if !granted.All() && !granted.Has(d.Column) || len(m.Drift) == maxDrifts {
+			continue
+		}
+		out := wire.Drift{Column: d.Column}
+		for _, k := range d.Kinds[:min(len(d.Kinds), maxDriftTypes)] {
+			out.Types = append(out.Types, wire.DriftType{Type: clip(k.Type), Shards: int64(k.Shards), First: k.First})
+		}
+		m.Drift = append(m.Drift, out)
 	}
 }

@@ -18,6 +18,9 @@ import (
 // hold their identities.
 const maxKnown = 64
 
+// maxDrifts bounds the columns that a status tells to differ.
+const maxDrifts = 100
+
 // dataset makes snapshots of one dataset from what listings find.
 type dataset struct {
 	name   string
@@ -31,6 +34,8 @@ type dataset struct {
 	known  []*snapshot.Snapshot       // the newest last
 	shards map[string]*snapshot.Shard // by key, as last described
 	fresh  bool                       // some of them came since newest was made
+
+	schemas snapshot.Schemas // of shards
 }
 
 func newDataset(name, folder string, m *mount) *dataset {
@@ -108,6 +113,7 @@ func (d *dataset) replace(f *found, snap *snapshot.Snapshot, shards []*snapshot.
 		d.state.Snapshot = snap.ID
 		d.keep(snap)
 	}
+	d.state.Drifts = snapshot.Drifts(shards, maxDrifts)
 	for _, sh := range shards {
 		if sh.Err != nil {
 			d.state.Corrupt = append(d.state.Corrupt, Corrupt{Key: sh.Key, Err: sh.Err})
@@ -128,7 +134,7 @@ func (d *dataset) assemble(shards []*snapshot.Shard) (*snapshot.Snapshot, error)
 	if err := unmixed(shards); err != nil {
 		return nil, err
 	}
-	return snapshot.New(d.name, shards)
+	return snapshot.New(d.name, shards, d.mount.rules())
 }
 
 // keep remembers a snapshot; one of the same identity is replaced, since its
@@ -165,6 +171,7 @@ func (d *dataset) describe(ctx context.Context, f *found) (shards []*snapshot.Sh
 	fresh, err := d.describeAll(ctx, todo)
 	shards = append(shards, fresh...)
 	slices.SortFunc(shards, func(a, b *snapshot.Shard) int { return cmp.Compare(a.Key, b.Key) })
+	d.schemas.Keep(d.shards)
 	return shards, err
 }
 
@@ -188,6 +195,7 @@ func (d *dataset) describeAll(ctx context.Context, todo []bucket.Attrs) ([]*snap
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			sh.Schema = d.schemas.Share(sh.Schema)
 			shards = append(shards, sh)
 			if final {
 				d.shards[a.Key] = sh

@@ -1,6 +1,10 @@
 package storage
 
-import "context"
+import (
+	"context"
+
+	"github.com/headrace/headrace/schema"
+)
 
 // Events are called as things happen; New fills in those that are nil. They
 // must not block.
@@ -34,10 +38,11 @@ func (e Events) withDefaults() Events {
 
 // Status is what is known of a dataset beside its snapshot.
 type Status struct {
-	Snapshot string    // identity of the newest snapshot; empty if there is none
-	Skipped  int       // files in its folders that are no data files by rule
-	Corrupt  []Corrupt // shards that cannot be read
-	Err      error     // why the dataset cannot be opened
+	Snapshot string         // identity of the newest snapshot; empty if there is none
+	Skipped  int            // files in its folders that are no data files by rule
+	Corrupt  []Corrupt      // shards that cannot be read
+	Drifts   []schema.Drift // columns in which the files' schemas differ, the first 100
+	Err      error          // why the dataset cannot be opened
 }
 
 // Corrupt is a shard that cannot be read, and why.

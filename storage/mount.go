@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // mount lists its folder when asked and keeps the datasets it ever found.
@@ -47,6 +48,8 @@ func newMount(m Mount, refresh time.Duration, events Events, r *registry) (*moun
 	}
 	return &mount{Mount: m, refresh: refresh, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
 }
+
+func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema} }
 
 // open opens the mount's folder. It is opened anew each time, so a folder that
 // was replaced, or a link to it that was moved on, is seen.

@@ -25,12 +25,15 @@ const leastNeed = 1 << 20
 // Need returns the bytes that one stream over blocks in stored order needs at
 // once, as far as the files' own words tell: frames and the decoder's scratch.
 func (s *Store) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) int64 {
-	var scratch int64
+	var scratch, added int64
+	fits := snap.Fitter(p)
 	for shard, segment := range blocks.Segments() {
 		sh := snap.Shards[shard]
-		scratch = max(scratch, formats[sh.Format].need(sh, segment, p))
+		frames, work := extra(fits.Of(shard), p, sh.Segments[segment])
+		scratch = max(scratch, min(formats[sh.Format].need(sh, segment, p), absurd)+work)
+		added = max(added, frames)
 	}
-	largest := min(blocks.Largest(), absurd)
+	largest := min(blocks.Largest(), absurd) + added
 	return max(leastNeed, ahead*frame.Cost(largest)+min(scratch, absurd))
 }
 
@@ -56,6 +59,7 @@ type Reader struct {
 	store *Store
 	snap  *snapshot.Snapshot
 	p     *schema.Projection
+	fits  *snapshot.Fitter
 	grant *budget.Grant // pays for decoders
 	pays  *budget.Grant // for frames
 
@@ -69,7 +73,7 @@ type Reader struct {
 // Open returns a reader of snap, one of the store's own, that decodes the
 // columns of p. Memory is charged to g. Close must be called.
 func (s *Store) Open(snap *snapshot.Snapshot, p *schema.Projection, g *budget.Grant) *Reader {
-	return &Reader{store: s, snap: snap, p: p, grant: g, pays: g}
+	return &Reader{store: s, snap: snap, p: p, fits: snap.Fitter(p), grant: g, pays: g}
 }
 
 // ChargeTo makes another grant pay for the frames of the blocks that follow;
@@ -110,12 +114,21 @@ func (r *Reader) seek(ctx context.Context, shard, segment int) (err error) {
 			return err
 		}
 	}
-	r.scan, err = formats[sh.Format].open(ctx, r.obj, sh, segment, r.p, r.store.pool, r.grant)
-	if err != nil {
+	if r.scan, err = r.open(ctx, shard, segment); err != nil {
 		return err
 	}
 	r.shard, r.segment, r.row = shard, segment, 0
 	return nil
+}
+
+// open opens a scanner of r.obj whose frames have the columns of the projection.
+func (r *Reader) open(ctx context.Context, shard, segment int) (scanner, error) {
+	sh, fit := r.snap.Shards[shard], r.fits.Of(shard)
+	scan, err := formats[sh.Format].open(ctx, r.obj, sh, segment, fit.Stored, r.store.pool, r.grant)
+	if err != nil || fit.Alike {
+		return scan, err
+	}
+	return &fitted{scanner: scan, fit: fit, schema: r.p.Schema, pool: r.store.pool, grant: r.grant}, nil
 }
 
 // enter opens the object of a shard in place of the last one.

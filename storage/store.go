@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -29,6 +30,8 @@ type Mount struct {
 	// Tree makes sub-folders datasets of their own, named by their relative
 	// path. A tree has no other mounts beside it.
 	Tree bool
+	// Schema says what the schemas of its files must share.
+	Schema schema.Rule
 }
 
 // Options of a Store.

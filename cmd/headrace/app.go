@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/grpc"
 
 	"github.com/headrace/headrace/auth"
 	"github.com/headrace/headrace/configs"
 	"github.com/headrace/headrace/gateway"
+	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
@@ -115,12 +117,33 @@ func shares(memory int64) (idle, limit int64, err error) {
 func heapShare(memory int64) int64 { return max(memory/8, minHeap) }
 
 // mounts are the datasets of a config.
-func mounts(cfg *configs.Config) []storage.Mount {
+func mounts(cfg *configs.Config) ([]storage.Mount, error) {
 	all := make([]storage.Mount, 0, len(cfg.Datasets))
 	for _, d := range cfg.Datasets {
-		all = append(all, storage.Mount{Name: d.Name, URL: d.URL, Files: d.Files, Exclude: d.Exclude})
+		rule, err := ruleOf(d)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("dataset %q: schema: %w", d.Name, err)}
+		}
+		all = append(all, storage.Mount{Name: d.Name, URL: d.URL, Files: d.Files, Exclude: d.Exclude, Schema: rule})
 	}
-	return all
+	return all, nil
+}
+
+// ruleOf is what the files of a dataset must share.
+func ruleOf(d configs.Dataset) (schema.Rule, error) {
+	rule := schema.Rule{Widen: d.Schema == "widen"}
+	if d.Columns == nil {
+		return rule, nil
+	}
+	fields := make([]arrow.Field, len(d.Columns))
+	for i, c := range d.Columns {
+		var err error
+		if fields[i], err = schema.ParseField(c.Name, c.Type); err != nil {
+			return rule, fmt.Errorf("column %q: %w", c.Name, err)
+		}
+	}
+	rule.Given = arrow.NewSchema(fields, nil)
+	return rule, nil
 }
 
 // verifierOf is what the config says of tokens.

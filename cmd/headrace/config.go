@@ -30,6 +30,9 @@ func configCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
+			if _, err := mounts(cfg); err != nil {
+				return err
+			}
 			if err := openFiles(cfg); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}

@@ -64,7 +64,8 @@ func (t *target) local() (*configs.Config, []storage.Mount, error) {
 	if t.folder != "" {
 		return cfg, []storage.Mount{{URL: t.folder, Tree: true}}, nil
 	}
-	return cfg, mounts(cfg), nil
+	all, err := mounts(cfg)
+	return cfg, all, err
 }
 
 // inProcess runs a whole gateway behind a socket that only this user can reach: the same way as over the network, so

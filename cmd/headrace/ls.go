@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -74,6 +76,9 @@ func list(w io.Writer, all []client.Dataset) error {
 		for _, c := range d.Meta.Corrupt {
 			fmt.Fprintf(w, "\n%s: shard %s: %s\n", d.Name, c.Shard, c.Error)
 		}
+		for _, drift := range d.Meta.Drift {
+			fmt.Fprintf(w, "\n%s: column %q differs: %s\n", d.Name, drift.Column, types(drift))
+		}
 	}
 	return nil
 }
@@ -85,11 +90,26 @@ func notes(m wire.ListedMeta) string {
 		return "cannot be served, see below"
 	case len(m.Corrupt) > 0:
 		return fmt.Sprintf("corrupt shards: %d, see below", len(m.Corrupt))
+	case len(m.Drift) > 0:
+		return fmt.Sprintf("columns that differ between files: %d, see below", len(m.Drift))
 	case m.Skipped > 0:
 		return fmt.Sprintf("%d other files left out", m.Skipped)
 	default:
 		return ""
 	}
+}
+
+// types are those that a column has, with the files it has them in.
+func types(d wire.Drift) string {
+	parts := make([]string, len(d.Types))
+	for i, t := range d.Types {
+		in := t.First
+		if t.Shards > 1 {
+			in = fmt.Sprintf("%s shards, first %s", count(t.Shards), t.First)
+		}
+		parts[i] = fmt.Sprintf("%s (%s)", cmp.Or(t.Type, "missing"), in)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // count writes a number with separators.

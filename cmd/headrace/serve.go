@@ -91,7 +91,10 @@ func (o *serveOptions) load(cmd *cobra.Command, args []string) (*configs.Config,
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	all := mounts(cfg)
+	all, err := mounts(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
 	if len(args) == 1 {
 		all = append(all, storage.Mount{URL: args[0], Tree: true})
 	}

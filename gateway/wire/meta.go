@@ -77,6 +77,7 @@ type ListedMeta struct {
 	Snapshot string    `json:"snapshot,omitempty"`
 	Skipped  int64     `json:"skipped,omitempty"` // objects left out by rule
 	Corrupt  []Corrupt `json:"corrupt,omitempty"`
+	Drift    []Drift   `json:"drift,omitempty"` // columns in which the shards' schemas differ
 	Error    string    `json:"error,omitempty"` // why the dataset cannot be served at all
 }
 
@@ -84,6 +85,19 @@ type ListedMeta struct {
 type Corrupt struct {
 	Shard string `json:"shard"`
 	Error string `json:"error"`
+}
+
+// Drift tells the types that a column has in a dataset's shards, the most frequent first.
+type Drift struct {
+	Column string      `json:"column"`
+	Types  []DriftType `json:"types"`
+}
+
+// DriftType is one of them.
+type DriftType struct {
+	Type   string `json:"type,omitempty"` // without: the column is missing
+	Shards int64  `json:"shards"`
+	First  string `json:"first"` // key of the first of the shards
 }
 
 // Marshal returns the JSON.

@@ -109,7 +109,8 @@ func widenNumbers(mem memory.Allocator, data arrow.ArrayData, t arrow.DataType) 
 	values := memory.NewResizableBuffer(mem)
 	defer values.Release()
 	values.Resize(rows * wide.Bytes())
-	if !convert(data.DataType().ID(), src, t.ID(), values.Bytes(), rows) {
+	skip := data.Offset()
+	if !convert(data.DataType().ID(), src[skip*narrow.Bytes():], t.ID(), values.Bytes()[skip*wide.Bytes():], data.Len()) {
 		return nil, fmt.Errorf("%w: %v as %v", ErrUnsupported, data.DataType(), t)
 	}
 	return array.NewData(t, data.Len(), []*memory.Buffer{data.Buffers()[0], values}, nil, data.NullN(), data.Offset()), nil

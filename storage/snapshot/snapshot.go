@@ -172,9 +172,31 @@ func Drifts(shards []*Shard, limit int) []schema.Drift {
 	return survey.Drifts(limit)
 }
 
-// Fit says how the shard with the given number becomes columns of p.
-func (s *Snapshot) Fit(shard int, p *schema.Projection) *schema.Fit {
-	return schema.NewFit(p, schema.Plain(s.Shards[shard].Schema))
+// Fitter says how shards become columns of one projection. It is used by one
+// goroutine.
+type Fitter struct {
+	snap *Snapshot
+	p    *schema.Projection
+	fits map[*arrow.Schema]*schema.Fit // most shards share a schema
+}
+
+// Fitter returns one for p, a projection of the snapshot's schema.
+func (s *Snapshot) Fitter(p *schema.Projection) *Fitter {
+	return &Fitter{snap: s, p: p, fits: map[*arrow.Schema]*schema.Fit{}}
+}
+
+// Of returns how the shard with the given number fits.
+func (f *Fitter) Of(shard int) *schema.Fit {
+	if r := f.snap.rules; !r.Schema.Widen && r.Schema.Given == nil {
+		return &schema.Fit{Stored: f.p, Alike: true}
+	}
+	stored := f.snap.Shards[shard].Schema
+	fit := f.fits[stored]
+	if fit == nil {
+		fit = schema.NewFit(f.p, schema.Plain(stored))
+		f.fits[stored] = fit
+	}
+	return fit
 }
 
 // Rows returns the rows of all shards.

@@ -269,7 +269,7 @@ func TestNewRefuses(t *testing.T) {
 		"too many":     {[]*Shard{shard("a", Segment{Rows: 1}), shard("many.parquet", Segment{Rows: math.MaxInt64})}, ErrCorrupt, "many.parquet"},
 		"too large":    {[]*Shard{shard("a", Segment{Bytes: 1}), shard("large.parquet", Segment{Bytes: math.MaxInt64})}, ErrCorrupt, "large.parquet"},
 	} {
-		if _, err := New("d", tt.shards); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+		if _, err := New("d", tt.shards, Rules{}); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %v naming %s", name, err, tt.want, tt.says)
 		}
 	}

@@ -42,3 +42,27 @@ pq.write_table(pa.table({"x": ["one", "two"]}), out / "text.parquet")
 twice = pa.table([ints, ints], names=["x", "x"])
 with ipc.new_file(out / "twice.arrow", twice.schema) as w:
     w.write_table(twice)
+
+
+# One column in several types, for contracts; x counts on over the files of a set.
+def typed(name: str, table: pa.Table) -> None:
+    pq.write_table(table, out / f"{name}.parquet", row_group_size=40)
+    with ipc.new_file(out / f"{name}.arrow", table.schema) as w:
+        w.write_table(table, max_chunksize=40)
+
+
+def counting(typ: pa.DataType, start: int) -> pa.Array:
+    return pa.array(range(start, start + 100), typ)
+
+
+def structs(rows: list[dict], **fields: pa.DataType) -> pa.Array:
+    return pa.array(rows, pa.struct(list(fields.items())))
+
+
+words = pa.array([f"word {i}" for i in range(100)], pa.string())
+ab = structs([{"a": i, "b": "x"} for i in range(100)], a=pa.int8(), b=pa.string())
+ac = structs([{"a": i, "c": 0.5} for i in range(100)], a=pa.int32(), c=pa.float32())
+typed("null", pa.table({"x": pa.array([None] * 100, pa.null()), "y": counting(pa.int64(), 0)}))
+typed("words", pa.table({"x": words, "y": counting(pa.int64(), 100)}))
+typed("narrow", pa.table({"x": counting(pa.int8(), 0), "s": ab}))
+typed("wide", pa.table({"more": words, "x": counting(pa.int64(), 100), "s": ac}))
