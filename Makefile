@@ -1,4 +1,5 @@
-# Every target does its own set-up: on a fresh machine only Go and Python are needed.
+# Every target does its own set-up: on a fresh machine only Go and Python are needed, and Node for one
+# of the object stores that tests start.
 # Tools go to .tools, the Python environment to .venv, both left out of git; a second run finds them ready.
 
 SHELL := /usr/bin/env bash
@@ -15,8 +16,11 @@ BUILD := $(ROOT)/.build
 
 # The Go tests and the demo run Python clients with this interpreter.
 export HEADRACE_PYTHON := $(VENV)/bin/python
+# Real object stores that the tests start and stop, each on a loopback port of its own.
+STORES := $(TOOLS)/stores
+export HEADRACE_STORES := $(STORES)
 
-.PHONY: help build demo test quick lint fmt vuln bench tools venv clean
+.PHONY: help build demo test quick lint fmt vuln bench tools stores venv clean
 
 help:
 	@printf '%s\n' \
@@ -35,12 +39,12 @@ demo: build venv
 	./headrace demo --dir .build/demo
 
 # The layout comes first because it is the cheapest to fail; the runners' own summaries come last.
-test: lint venv $(TOOLS)/gotestsum@v1.13.0
+test: lint venv stores $(TOOLS)/gotestsum@v1.13.0
 	$(GO) test -count=1 -run '^TestLayout' ./e2e
 	$(HEADRACE_PYTHON) -m pytest -q python
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 20m ./...
 
-quick: venv $(TOOLS)/gotestsum@v1.13.0
+quick: venv stores $(TOOLS)/gotestsum@v1.13.0
 	$(HEADRACE_PYTHON) -m pytest -q python
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -short -count=1 -timeout 10m ./...
 
@@ -91,6 +95,27 @@ $(TOOLS)/govulncheck@%:
 
 $(TOOLS)/gotestsum@%:
 	$(call install,gotest.tools/gotestsum)
+
+stores: $(STORES)/versitygw@v1.8.0 $(STORES)/fake-gcs-server@v1.56.1 $(STORES)/toxiproxy@v2.12.0 $(STORES)/azurite@3.37.0
+
+store = GOBIN=$(STORES) $(GO) install $(1)@$* && touch $@
+
+$(STORES)/versitygw@%:
+	$(call store,github.com/versity/versitygw/cmd/versitygw)
+
+$(STORES)/fake-gcs-server@%:
+	$(call store,github.com/fsouza/fake-gcs-server)
+
+# The command is named server in its module.
+$(STORES)/toxiproxy@%:
+	$(call store,github.com/Shopify/toxiproxy/v2/cmd/server) && mv $(STORES)/server $(STORES)/toxiproxy
+
+# No scripts of packages are run: all of it is plain JavaScript. Without Node, the tests of Azure say that they are left out.
+$(STORES)/azurite@%:
+	@mkdir -p $(STORES)
+	@command -v npm >/dev/null || { echo 'npm is missing: Azure Blob Storage is not tested'; exit 0; }; \
+	  set -x; npm install --prefix $(STORES)/npm --no-save --no-audit --no-fund --ignore-scripts --loglevel=error azurite@$* && \
+	  ln -sf npm/node_modules/.bin/azurite-blob $(STORES)/azurite-blob && touch $@
 
 venv: $(VENV)/ready
 

@@ -156,7 +156,7 @@ func (d *dataset) describe(ctx context.Context, f *found) (shards []*snapshot.Sh
 	var todo []bucket.Attrs
 	kept := make(map[string]*snapshot.Shard, len(f.files))
 	for _, a := range f.files {
-		if sh := d.shards[a.Key]; sh != nil && a.Err == nil && sh.Pin == string(a.Pin) {
+		if sh := d.shards[a.Key]; sh != nil && a.Err == nil && bucket.Pin(sh.Pin).Lists(a.Pin) {
 			kept[a.Key] = sh
 			shards = append(shards, sh)
 		} else {

@@ -12,18 +12,27 @@ import (
 )
 
 // describe makes a shard of one listed object. Whatever is wrong with it is
-// the shard's own error; the error returned means that ctx ended. The shard is
-// nil if the object has vanished, and not final if looking again may help.
+// the shard's own error; the error returned means that ctx ended, or that the
+// store cannot be reached, which says nothing about the object. The shard is nil
+// if the object has vanished, and not final if looking again may help.
 func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapshot.Shard, final bool, err error) {
 	bad := &snapshot.Shard{Key: a.Key, Size: a.Size, Format: promised(a.Key), Pin: string(a.Pin), Err: a.Err}
 	if a.Err != nil {
 		return bad, false, nil
 	}
-	obj, err := b.Open(ctx, a.Key, "")
-	if err == nil {
-		defer func() { _ = obj.Close() }() // only read: nothing to tell
-		bad.Size, bad.Pin = obj.Size(), string(obj.Pin())
-		sh, err = describeObject(ctx, obj)
+	// What was listed may have been replaced since: then it is the new one.
+	far := false
+	for _, pin := range []bucket.Pin{a.Pin, ""} {
+		var obj *bucket.Object
+		if obj, err = b.Open(ctx, a.Key, pin); err == nil {
+			far = obj.Remote()
+			sh, err = describeObject(ctx, obj)
+			bad.Size, bad.Pin = obj.Size(), string(obj.Pin())
+			_ = obj.Close() // only read: nothing to tell
+		}
+		if !errors.Is(err, bucket.ErrChanged) {
+			break
+		}
 	}
 	switch {
 	case err == nil:
@@ -31,6 +40,8 @@ func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapsh
 		return sh, true, nil
 	case ctx.Err() != nil:
 		return nil, false, ctx.Err()
+	case far && errors.Is(err, bucket.ErrUnreachable):
+		return nil, false, err
 	case errors.Is(err, bucket.ErrNotFound) && !errors.Is(err, bucket.ErrOutside):
 		return nil, false, nil
 	}

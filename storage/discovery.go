@@ -24,6 +24,7 @@ type found struct {
 // discovery sorts the listing of one mount into datasets.
 type discovery struct {
 	mount   *Mount
+	base    string // the name of the mount's folder
 	number  int64
 	sets    map[string]*found // by folder
 	skipped map[string]int    // by folder of a dataset that may not exist
@@ -31,7 +32,8 @@ type discovery struct {
 }
 
 func newDiscovery(m *Mount, number int64) *discovery {
-	return &discovery{mount: m, number: number, sets: map[string]*found{}, skipped: map[string]int{}, tables: map[string]string{}}
+	base, _ := bucket.Base(m.URL) // the mount was made, so it has one
+	return &discovery{mount: m, base: base, number: number, sets: map[string]*found{}, skipped: map[string]int{}, tables: map[string]string{}}
 }
 
 func (d *discovery) set(folder string) *found {
@@ -43,7 +45,7 @@ func (d *discovery) set(folder string) *found {
 
 // visit takes one entry of the listing.
 func (d *discovery) visit(a bucket.Attrs) error {
-	if folder, kind := tableMark(path.Base(d.mount.URL), a.Key); kind != "" {
+	if folder, kind := tableMark(d.base, a.Key); kind != "" {
 		d.tables[folder] = kind
 	}
 	folder := d.datasetOf(a.Key)

@@ -188,7 +188,7 @@ func TestMountsAreChecked(t *testing.T) {
 		"no name":      {{URL: dir}},
 		"twice":        {{Name: "a", URL: dir}, {Name: "a", URL: dir}},
 		"tree and one": {{Name: "a", URL: dir}, {URL: dir, Tree: true}},
-		"scheme":       {{Name: "a", URL: "s3://bucket"}},
+		"scheme":       {{Name: "a", URL: "ftp://bucket"}},
 	} {
 		if _, err := New(t.Context(), Options{Mounts: mounts}); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -15,6 +15,10 @@ type Events struct {
 	// Decode is called when rows are decoded; the function it returns, when
 	// their frames, of so many bytes, are there.
 	Decode func(ctx context.Context, object string, rows int64) (context.Context, func(bytes int64, err error))
+	// Request is called when a request is sent to the store that a mount lies
+	// in; the function it returns, when that try is over, with the bytes of
+	// objects that came.
+	Request func(ctx context.Context, mount, verb string) func(bytes int64, err error)
 	// Refreshed is called when a dataset was found changed.
 	Refreshed func(dataset string, s Status)
 }
@@ -29,6 +33,9 @@ func (e Events) withDefaults() Events {
 		e.Decode = func(ctx context.Context, _ string, _ int64) (context.Context, func(int64, error)) {
 			return ctx, func(int64, error) {}
 		}
+	}
+	if e.Request == nil {
+		e.Request = func(context.Context, string, string) func(int64, error) { return func(int64, error) {} }
 	}
 	if e.Refreshed == nil {
 		e.Refreshed = func(string, Status) {}

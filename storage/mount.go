@@ -14,6 +14,7 @@ import (
 type mount struct {
 	Mount
 	refresh  time.Duration
+	clients  *bucket.Clients
 	events   Events
 	registry *registry
 	gate     gate // guards what follows
@@ -28,7 +29,7 @@ type listing struct {
 	err    error             // why nothing could be listed
 }
 
-func newMount(m Mount, refresh time.Duration, events Events, r *registry) (*mount, error) {
+func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, events Events, r *registry) (*mount, error) {
 	base, err := bucket.Base(m.URL)
 	if err != nil {
 		return nil, err
@@ -46,14 +47,23 @@ func newMount(m Mount, refresh time.Duration, events Events, r *registry) (*moun
 			}
 		}
 	}
-	return &mount{Mount: m, refresh: refresh, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
+	return &mount{Mount: m, refresh: refresh, clients: clients, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
 }
 
 func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema} }
 
-// open opens the mount's folder. It is opened anew each time, so a folder that
-// was replaced, or a link to it that was moved on, is seen.
-func (m *mount) open() (*bucket.Bucket, error) { return bucket.Open(m.URL) }
+// open opens the mount's folder or bucket. A folder is opened anew each time, so
+// that one which was replaced, or a link to it that was moved on, is seen; a
+// bucket in a store has the same clients each time.
+func (m *mount) open() (*bucket.Bucket, error) {
+	b, err := m.clients.Open(m.URL)
+	if err != nil {
+		return nil, err
+	}
+	return b.Observed(bucket.Events{Request: func(ctx context.Context, verb string) func(int64, error) {
+		return m.events.Request(ctx, m.Name, verb)
+	}}), nil
+}
 
 // listing returns the newest listing, which it makes if the last one is older
 // than the mount's refresh. Callers that come meanwhile wait for it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -23,7 +24,7 @@ var (
 // Mount is a place with data under a dataset's name.
 type Mount struct {
 	Name string // the dataset's name; for a tree the root's, "" for its base name
-	URL  string // path or file:// URL of a folder
+	URL  string // path or URL, as for bucket.Clients
 	// Files and Exclude are globs over keys: without Files everything with the
 	// extension of a data file is taken. "**" stands for any number of folders.
 	Files, Exclude []string
@@ -39,6 +40,7 @@ type Options struct {
 	Mounts  []Mount
 	Pool    *frame.Pool
 	Refresh time.Duration // most age of a listing; 0 lists at every request
+	Buckets bucket.Options
 	Events  Events
 }
 
@@ -48,6 +50,7 @@ type Store struct {
 	mounts   []*mount
 	pool     *frame.Pool
 	events   Events
+	clients  *bucket.Clients
 	registry registry
 	objects  objects
 }
@@ -56,10 +59,10 @@ type Store struct {
 // and a tree whose folder does not open; a single dataset that cannot be
 // opened says so when it is asked for, and harms no other.
 func New(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{pool: o.Pool, events: o.Events.withDefaults()}
+	s := &Store{pool: o.Pool, events: o.Events.withDefaults(), clients: bucket.NewClients(o.Buckets)}
 	names := map[string]bool{}
 	for _, m := range o.Mounts {
-		mt, err := newMount(m, o.Refresh, s.events, &s.registry)
+		mt, err := newMount(m, o.Refresh, s.clients, s.events, &s.registry)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +85,10 @@ func New(ctx context.Context, o Options) (*Store, error) {
 
 // Close ends the store. All readers must be closed before; the error counts
 // objects that they left open.
-func (s *Store) Close() error { return s.objects.close() }
+func (s *Store) Close() error {
+	s.clients.Close()
+	return s.objects.close()
+}
 
 // Datasets returns the names of all datasets, sorted, those that cannot be
 // opened included.

@@ -1,4 +1,11 @@
-// Package bucket lists and reads exact versions of objects, whole or by range; local folders included.
+// Package bucket lists and reads exact versions of objects, whole or by range, with retries; local folders included.
+//
+// A bucket is a local folder, or lies in a store that is reached over HTTP: S3
+// and what speaks like it, Google Cloud Storage, Azure Blob Storage. What all of
+// these promise alike is written once, in remote.go; a store itself (s3.go,
+// gcs.go, azure.go, mem.go) lists a page, gets a range of one version, and puts
+// or removes one object, each in one try. Keys go to the stores as they are:
+// none is escaped in a way of our own, so whatever others wrote can be read.
 package bucket
 
 import (
@@ -6,11 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 var (
@@ -25,74 +28,65 @@ var (
 	ErrOutside = errors.New("outside the bucket")
 	// ErrTruncated means that the object ends before the range asked for does.
 	ErrTruncated = errors.New("object is truncated")
-	// ErrUnreachable means that the system refused or failed: a folder that
-	// does not open, a missing permission, a bad disk. Trying again may help.
+	// ErrUnreachable means that the system or the store refused or failed: a
+	// folder that does not open, a missing permission, a bad disk, a store that
+	// still answers with errors after all retries. Trying again may help.
 	ErrUnreachable = errors.New("storage cannot be reached")
 )
 
 // Pin names the exact bytes of an object: opaque and comparable. For a local
 // file it is made of device, inode, size and the times of its last change.
 // Writing to a file moves its times by the kernel's clock, so two changes
-// within one tick (a few milliseconds on older kernels) can share a pin.
+// within one tick (a few milliseconds on older kernels) can share a pin. In a
+// store it is made of the size and the ETag or generation, and of the version
+// id once the store has told it.
 type Pin string
 
-// Bucket is one local folder of objects. Keys are slash-separated paths below
-// it; nothing outside it can be reached, by whatever name or link.
-type Bucket struct {
-	root    *os.Root
-	escapes error  // what root says when a name leads out of it
-	under   string // what is put before every key: empty, or ends in a slash
+// Lists tells whether an object with pin p is the version that a listing shows
+// with pin listed. Listings do not tell all that a pin can hold.
+func (p Pin) Lists(listed Pin) bool {
+	return p == listed || listed != "" && strings.HasPrefix(string(p), string(listed)+versionMark)
 }
 
-// Open opens the folder root: a path or a file:// URL. ErrUnreachable does not
-// name it, since the text may reach those who need not know where data lies.
-func Open(root string) (*Bucket, error) {
-	path, err := localPath(root)
+// Attrs is what a listing tells about one object.
+type Attrs struct {
+	Key  string
+	Size int64
+	Pin  Pin
+	Err  error // why the object cannot be read; nil if it can
+}
+
+// Events are called as requests go to a store; nil ones are not called. They
+// must not block.
+type Events struct {
+	// Request is called when a try of a request begins; what it returns, when it
+	// is over, with the bytes of objects that came or went. verb is "get",
+	// "list", "put" or "remove".
+	Request func(ctx context.Context, verb string) func(bytes int64, err error)
+}
+
+// Bucket holds objects under keys, which are slash-separated paths. It is one
+// local folder, out of which no name or link leads, or all under one prefix of
+// a bucket in a store. It is safe for concurrent use.
+type Bucket struct {
+	local  *folder
+	remote *remote // nil for a local one
+	under  string  // what is put before every key: empty, or ends in a slash
+	events Events
+	close  func() error
+}
+
+// Open opens what a path or a URL leads to, with clients of its own that are
+// closed with the bucket. See Clients.Open.
+func Open(url string) (*Bucket, error) {
+	c := NewClients(Options{})
+	b, err := c.Open(url)
 	if err != nil {
 		return nil, err
 	}
-	r, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the folder does not open: %w", ErrUnreachable, reason(err))
-	}
-	// The error is not exported, so the one way to know it is to provoke it.
-	_, out := r.Lstat("..")
-	return &Bucket{root: r, escapes: errors.Unwrap(out)}, nil
-}
-
-func localPath(root string) (string, error) {
-	scheme, _, ok := strings.Cut(root, "://")
-	if !ok {
-		return root, nil
-	}
-	u, err := url.Parse(root)
-	if err != nil {
-		return "", fmt.Errorf("open bucket: %w", err)
-	}
-	if scheme != "file" {
-		return "", fmt.Errorf("open bucket %q: only local folders (file://) are supported", u.Redacted())
-	}
-	if u.Host != "" && u.Host != "localhost" {
-		return "", fmt.Errorf("open bucket %q: a file URL names no other host", root)
-	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("open bucket %q: a file URL has no parameters", root)
-	}
-	return u.Path, nil
-}
-
-// Base returns the name of the folder that root, as for Open, leads to: the
-// last part of its absolute path.
-func Base(root string) (string, error) {
-	p, err := localPath(root)
-	if err != nil {
-		return "", err
-	}
-	abs, err := filepath.Abs(p)
-	if err != nil {
-		return "", fmt.Errorf("name of folder %q: %w", root, err)
-	}
-	return filepath.Base(abs), nil
+	inner := b.close
+	b.close = func() error { c.Close(); return inner() }
+	return b, nil
 }
 
 // Under returns b seen from one of its folders: keys are relative to it, links
@@ -105,14 +99,23 @@ func (b *Bucket) Under(folder string) *Bucket {
 	return &view
 }
 
-// Close closes the folder; open objects stay usable.
-func (b *Bucket) Close() error { return b.root.Close() }
+// Observed returns b with e called for the requests that it makes. It is closed
+// with b.
+func (b *Bucket) Observed(e Events) *Bucket {
+	view := *b
+	view.events = e
+	return &view
+}
 
-// Open opens the object key for reading. It never waits for a FIFO, socket or
-// device: those are ErrNotRegular. A pin other than "" asks for exactly that
-// version: anything else is ErrChanged. A key that is no proper name, or leads
-// out of the folder through a link, is answered like one that is not there,
-// so the answer tells nothing of what lies elsewhere.
+// Close closes the bucket; open objects of local folders stay usable.
+func (b *Bucket) Close() error { return b.close() }
+
+// Open opens the object key for reading. A pin other than "" asks for exactly
+// that version: anything else is ErrChanged, at the latest when it is read. A key
+// that is no proper name, or leads out of the folder through a link, is answered
+// like one that is not there, so the answer tells nothing of what lies elsewhere.
+// In a local folder it never waits for a FIFO, socket or device: those are
+// ErrNotRegular. In a store it sends no request if the pin is known.
 func (b *Bucket) Open(ctx context.Context, key string, pin Pin) (*Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -120,45 +123,56 @@ func (b *Bucket) Open(ctx context.Context, key string, pin Pin) (*Object, error)
 	if !validKey(key) {
 		return nil, &refusal{key, ErrOutside}
 	}
-	info, err := b.root.Stat(b.under + key)
-	if err != nil {
-		return nil, b.openError(key, err)
+	if b.remote != nil {
+		return b.remote.open(ctx, key, b.under+key, pin, b.events)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w: %q is a %s", ErrNotRegular, key, kind(info.Mode()))
-	}
-	f, err := b.root.OpenFile(b.under+key, openFlags, 0)
-	if err != nil {
-		return nil, b.openError(key, err)
-	}
-	o, err := newObject(key, f)
-	if err == nil && pin != "" && o.pin != pin {
-		err = fmt.Errorf("%w: %q is another version than the one listed", ErrChanged, key)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return o, nil
+	return b.local.open(key, b.under+key, pin)
 }
 
-func (b *Bucket) openError(key string, err error) error {
-	switch {
-	case errors.Is(err, b.escapes):
+// List yields everything under prefix, sorted bytewise by key, and stops at
+// the first error of yield. Folders come as keys that end in a slash, before
+// what they hold; yield may answer fs.SkipDir to leave one out. What cannot be
+// read is listed too, with the reason in Err: FIFOs, sockets, devices, links
+// that lead out of the folder or to another folder, keys of a store that are no
+// paths, and, a second time, folders that do not open. Folder links are not
+// followed. What vanishes meanwhile is left out.
+func (b *Bucket) List(ctx context.Context, prefix string, yield func(Attrs) error) error {
+	if prefix != "" && !validKey(strings.TrimSuffix(prefix, "/")) {
+		return fmt.Errorf("list %q: %w", prefix, ErrOutside)
+	}
+	if b.remote != nil {
+		return b.remote.list(ctx, b.under, prefix, yield, b.events)
+	}
+	return b.local.list(ctx, b.under, prefix, yield)
+}
+
+// Put writes an object, whole or not at all, in place of what was there. It is
+// for small ones: data is sent again when a try fails.
+func (b *Bucket) Put(ctx context.Context, key string, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !validKey(key) {
 		return &refusal{key, ErrOutside}
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return &refusal{key, ErrNotFound}
 	}
-	return fmt.Errorf("%w: open %q: %w", ErrUnreachable, key, reason(err))
+	if b.remote != nil {
+		return b.remote.put(ctx, b.under+key, data, b.events)
+	}
+	return b.local.put(key, b.under+key, data)
 }
 
-// reason strips the path from a path error: the key is named already, and the
-// folder's place on this machine is nobody's business.
-func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
+// Remove removes an object. One that is not there is no error.
+func (b *Bucket) Remove(ctx context.Context, key string) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return err
+	if !validKey(key) {
+		return &refusal{key, ErrOutside}
+	}
+	if b.remote != nil {
+		return b.remote.remove(ctx, b.under+key, b.events)
+	}
+	return b.local.remove(key, b.under+key)
 }
 
 // validKey accepts clean relative slash paths only: no "..", no empty parts,
@@ -178,17 +192,3 @@ type refusal struct {
 func (r *refusal) Error() string { return fmt.Sprintf("%v: %q", ErrNotFound, r.key) }
 
 func (r *refusal) Is(target error) bool { return target == ErrNotFound || target == r.cause }
-
-func kind(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "folder"
-	case m&fs.ModeNamedPipe != 0:
-		return "FIFO"
-	case m&fs.ModeSocket != 0:
-		return "socket"
-	case m&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "special file"
-}

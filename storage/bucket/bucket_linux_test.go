@@ -239,7 +239,7 @@ func TestOpenRoot(t *testing.T) {
 			t.Errorf("%q: %v, want ErrUnreachable without the place", bad, err)
 		}
 	}
-	for _, bad := range []string{"s3://bucket/x", "file://elsewhere/x", "file://" + root + "?a=b"} {
+	for _, bad := range []string{"ftp://bucket/x", "s3://bucket/x?regoin=y", "file://elsewhere/x", "file://" + root + "?a=b"} {
 		if _, err := Open(bad); err == nil {
 			t.Errorf("%q was opened", bad)
 		}

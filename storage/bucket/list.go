@@ -6,157 +6,99 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// Attrs is what a listing tells about one object.
-type Attrs struct {
-	Key  string
-	Size int64
-	Pin  Pin
-	Err  error // why the object cannot be read; nil if it can
-}
-
-// List yields everything under prefix, sorted bytewise by key, and stops at
-// the first error of yield. Folders come as keys that end in a slash, before
-// what they hold; yield may answer fs.SkipDir to leave one out. What cannot be
-// read is listed too, with the reason in Err: FIFOs, sockets, devices, links
-// that lead out of the folder or to another folder, and, a second time,
-// folders that do not open. Folder links are not followed. What vanishes
-// meanwhile is left out.
-func (b *Bucket) List(ctx context.Context, prefix string, yield func(Attrs) error) error {
-	dir := path.Dir(prefix + "x")
-	if !fs.ValidPath(dir) || strings.ContainsRune(prefix, 0) {
-		return fmt.Errorf("list %q: %w", prefix, ErrOutside)
-	}
-	root, err := b.root.OpenRoot(b.under + dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("%w: list %q: %w", ErrUnreachable, prefix, reason(err))
-	}
-	w := walk{b: b, prefix: prefix, yield: yield}
-	if dir != "." {
-		w.base = dir + "/"
-	}
-	return errors.Join(w.folder(ctx, root, w.base), root.Close())
-}
-
-type walk struct {
-	b            *Bucket
-	prefix, base string
-	yield        func(Attrs) error
-}
-
-// folder yields what root, the folder with the given key, holds. Each folder
-// is a root of its own, so that a stat costs one system call at any depth.
-func (w *walk) folder(ctx context.Context, root *os.Root, key string) error {
-	entries, err := readDir(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil && key == w.base {
-		return fmt.Errorf("%w: list %q: %w", ErrUnreachable, key, reason(err))
-	}
-	if err != nil {
-		return w.yield(Attrs{Key: key, Err: reason(err)})
-	}
-	for _, e := range entries {
-		if err := ctx.Err(); err != nil {
+// list yields what lies under a prefix of a store. All pages are read first:
+// not every store sends them in order.
+func (r *remote) list(ctx context.Context, under, prefix string, yield func(Attrs) error, e Events) error {
+	var all []entry
+	page := ""
+	for more := true; more; {
+		entries, next, err := r.page(ctx, under+prefix, page, e)
+		if err != nil {
 			return err
 		}
-		if err := w.entry(ctx, root, key+e.Name(), e); err != nil {
+		if next != "" && next == page {
+			return fmt.Errorf("%w: %s: list %q: the store answers with the same page again and again", ErrUnreachable, r.name, prefix)
+		}
+		all = append(all, entries...)
+		page, more = next, next != ""
+	}
+	byKey := func(a, b entry) int { return cmp.Compare(a.key, b.key) }
+	if !slices.IsSortedFunc(all, byKey) {
+		slices.SortStableFunc(all, byKey)
+	}
+	t := tree{prefix: prefix, yield: yield}
+	for i, at := range all {
+		if i+1 < len(all) && all[i+1].key == at.key {
+			continue // it was replaced between two pages: the later one counts
+		}
+		if err := t.visit(strings.TrimPrefix(at.key, under), at.stamp); err != nil {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
-func (w *walk) entry(ctx context.Context, root *os.Root, key string, e fs.DirEntry) error {
-	if e.IsDir() {
-		return w.enter(ctx, root, key+"/", e.Name())
+func (r *remote) page(ctx context.Context, prefix, page string, e Events) (entries []entry, next string, err error) {
+	err = r.attempt(ctx, fmt.Sprintf("list %q", prefix), func(ctx context.Context) (bool, error) {
+		_, err := r.request(ctx, e, "list", func(ctx context.Context, _ func()) (int64, error) {
+			entries, next, err = r.store.list(ctx, prefix, page)
+			return 0, err
+		})
+		return false, err
+	})
+	if f := (*fault)(nil); errors.As(err, &f) && f.what != trouble {
+		err = fmt.Errorf("%w: %s: list %q: %w", ErrUnreachable, r.name, prefix, f.opaque())
 	}
-	if !strings.HasPrefix(key, w.prefix) {
-		return nil
-	}
-	a, err := w.b.attrs(root, key, e)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		a = Attrs{Key: key, Err: err}
-	}
-	return w.yield(a)
+	return entries, next, err
 }
 
-func (w *walk) enter(ctx context.Context, root *os.Root, key, name string) error {
-	if !strings.HasPrefix(key, w.prefix) {
-		return nil
-	}
-	if err := w.yield(Attrs{Key: key}); errors.Is(err, fs.SkipDir) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	sub, err := root.OpenRoot(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return w.yield(Attrs{Key: key, Err: reason(err)})
-	}
-	return errors.Join(w.folder(ctx, sub, key), sub.Close())
+// opaque returns f as an error that is about no object.
+func (f *fault) opaque() error { return errors.New(f.Error()) }
+
+// tree makes folders of keys in order.
+type tree struct {
+	prefix string
+	yield  func(Attrs) error
+	at     string // the folder last entered, empty or ending in a slash
+	left   string // a folder that was left out; "" for none
 }
 
-// attrs looks at one entry that is no folder. Links are followed from the
-// bucket's own root, so they may lead anywhere inside it.
-func (b *Bucket) attrs(root *os.Root, key string, e fs.DirEntry) (Attrs, error) {
-	if !utf8.ValidString(key) {
-		return Attrs{}, errors.New("the name is not valid UTF-8")
+// visit yields an object, after the folders that it is the first in.
+func (t *tree) visit(key string, s stamp) error {
+	if t.left != "" && strings.HasPrefix(key, t.left) {
+		return nil
 	}
-	link := e.Type()&fs.ModeSymlink != 0
-	var info fs.FileInfo
-	var err error
-	if link {
-		info, err = b.root.Stat(b.under + key)
-	} else {
-		info, err = root.Lstat(e.Name())
+	for !strings.HasPrefix(key, t.at) {
+		t.at = t.at[:strings.LastIndexByte(t.at[:len(t.at)-1], '/')+1]
 	}
-	switch {
-	case link && errors.Is(err, b.escapes):
-		return Attrs{}, fmt.Errorf("%w: a link that leads out of the folder", ErrOutside)
-	case link && errors.Is(err, fs.ErrNotExist):
-		return Attrs{}, errors.New("a link that leads nowhere")
-	case err != nil:
-		return Attrs{}, reason(err)
-	case link && info.IsDir():
-		return Attrs{}, fmt.Errorf("%w: a link to a folder, which is not followed", ErrNotRegular)
-	case !info.Mode().IsRegular():
-		return Attrs{}, fmt.Errorf("%w: a %s", ErrNotRegular, kind(info.Mode()))
+	for {
+		i := strings.IndexByte(key[len(t.at):], '/')
+		if i < 0 {
+			break
+		}
+		t.at = key[:len(t.at)+i+1]
+		// Folders that only lead to the prefix are not listed; odd ones are none.
+		if strings.HasPrefix(t.prefix, t.at) || !validKey(t.at[:len(t.at)-1]) {
+			continue
+		}
+		if err := t.yield(Attrs{Key: t.at}); errors.Is(err, fs.SkipDir) {
+			t.left = t.at
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
-	return Attrs{Key: key, Size: info.Size(), Pin: versionOf(info).pin()}, nil
-}
-
-// readDir returns the entries of root in the bytewise order of the keys below
-// it: a folder sorts with its slash.
-func readDir(root *os.Root) ([]fs.DirEntry, error) {
-	f, err := root.Open(".")
-	if err != nil {
-		return nil, err
+	if key == t.at && s.size == 0 {
+		return nil // a marker: the folder was listed
 	}
-	entries, err := f.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(sortKey(a), sortKey(b)) })
-	return entries, errors.Join(err, f.Close())
-}
-
-func sortKey(e fs.DirEntry) string {
-	if e.IsDir() {
-		return e.Name() + "/"
+	a := Attrs{Key: key, Size: s.size, Pin: s.pin()}
+	if !validKey(key) || !utf8.ValidString(key) {
+		a = Attrs{Key: strings.TrimSuffix(key, "/"), Err: errors.New("the key has empty parts, '.' or '..', ends in a slash, or is not valid UTF-8")}
 	}
-	return e.Name()
+	return t.yield(a)
 }
