@@ -209,16 +209,16 @@ func TestWindowsAreShared(t *testing.T) {
 
 // The formula agrees with what batches show: the variance of the mean of a value that every block shares.
 func TestDesignEffectIsWhatBatchesShow(t *testing.T) {
-	const blocks, rows, batch, epochs = 100, 100, 64, 60
+	const blocks, rows, batch, seeds = 100, 100, 64, 100
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int64{4, 10, 25, 100} {
 		o := dataset{Plan{Shuffle: ShuffleWindow, WindowBlocks: n, Groups: 1, Seed: 1}, []Shard{{}}}
 		for range blocks { // every block a segment, so that their order is random
 			o.shards[0].Segments = append(o.shards[0].Segments, Segment{rows, 1})
 		}
-		order := o.order(t)
 		var square, count float64
-		for epoch := range int64(epochs) {
+		for seed := range uint64(seeds) {
+			o.plan.Seed = seed
 			value := make([]float64, blocks)
 			var mean, variance float64
 			for i := range value {
@@ -228,7 +228,7 @@ func TestDesignEffectIsWhatBatchesShow(t *testing.T) {
 			for _, v := range value {
 				variance += (v - mean) * (v - mean) / blocks
 			}
-			at := order.Epoch(epoch).positions()
+			at := o.order(t).Epoch(0).positions()
 			for p := 0; p+batch <= len(at); p += batch {
 				var sum float64
 				for _, row := range at[p : p+batch] {
@@ -238,8 +238,42 @@ func TestDesignEffectIsWhatBatchesShow(t *testing.T) {
 				count++
 			}
 		}
-		if got, want := square/count, order.DesignEffect(batch); math.Abs(got/want-1) > 0.12 {
+		if got, want := square/count, o.order(t).DesignEffect(batch); math.Abs(got/want-1) > 0.1 {
 			t.Errorf("windows of %d blocks: %.2f, the formula says %.2f", n, got, want)
+		}
+	}
+}
+
+// Rows of one batch hardly ever meet again in the next epoch: from 100 blocks a window on, at most 1.2 times as often as
+// in orders drawn at random.
+func TestRowsOfABatchPart(t *testing.T) {
+	const blocks, rows, batch, epochs = 1000, 20, 64, 12
+	for _, n := range []int64{100, 250, 1000} {
+		o := dataset{Plan{Shuffle: ShuffleWindow, WindowBlocks: n, Groups: 1, Seed: 2}, []Shard{{}}}
+		for range blocks {
+			o.shards[0].Segments = append(o.shards[0].Segments, Segment{rows, 1})
+		}
+		order := o.order(t)
+		was := make([]int, blocks*rows) // the batch of each row, an epoch ago
+		var met float64
+		for epoch := range int64(epochs + 1) {
+			at := order.Epoch(epoch).positions()
+			for p := 0; p < len(at) && epoch > 0; p += batch {
+				from := map[int]float64{}
+				for _, row := range at[p:min(p+batch, len(at))] {
+					met += from[was[row]]
+					from[was[row]]++
+				}
+			}
+			for p, row := range at {
+				was[row] = p / batch
+			}
+		}
+		pairs := float64(blocks*rows) * (batch - 1) / 2
+		if ratio := met / epochs / (pairs * (batch - 1) / (blocks*rows - 1)); ratio > 1.2 || ratio < 0.9 {
+			t.Errorf("windows of %d blocks: rows meet again %.2f times as often as at random", n, ratio)
+		} else {
+			t.Logf("windows of %d blocks: %.3f", n, ratio)
 		}
 	}
 }

@@ -15,14 +15,17 @@ func permutationOf(seed uint64, n int64) *Permutation {
 // Every size takes every number once, at the sizes where such things break too: around powers of 2 and 4, squares, and
 // where tables end.
 func TestPermutationsAreBijections(t *testing.T) {
-	sizes := []int64{1, 2, 3, 4, 5, 255, 256, 257, 1000}
-	for k := 15; k <= 17; k++ {
+	sizes := []int64{1000}
+	for _, k := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20} {
 		sizes = append(sizes, 1<<k-1, 1<<k, 1<<k+1)
 	}
 	for _, a := range []int64{257, 300, 511} {
 		sizes = append(sizes, a*a-1, a*a, a*a+1, a*(a-1), a*(a-1)+1)
 	}
 	for _, n := range sizes {
+		if n == 0 { // 2⁰−1
+			continue
+		}
 		p := permutationOf(1, n)
 		q := p.Inverse()
 		all := make([]Ref, n)
@@ -96,24 +99,58 @@ func chiSquare(counts []int, total int) float64 {
 
 // All orders of few items come equally often.
 func TestFewItemsComeInEveryOrder(t *testing.T) {
-	const tries = 24_000
-	counts := make([]int, 120)
-	for seed := range uint64(tries) {
-		p := permutationOf(seed, 5)
-		rank := 0
-		for i := range int64(5) { // its place among all orders
-			less := 0
-			for j := i + 1; j < 5; j++ {
-				if p.At(j) < p.At(i) {
-					less++
+	for n, orders := range map[int64]int{1: 1, 2: 2, 3: 6, 4: 24, 5: 120, 6: 720} {
+		tries := max(200*orders, 20_000)
+		counts := make([]int, orders)
+		for seed := range uint64(tries) {
+			p := permutationOf(seed, n)
+			rank := 0
+			for i := range n { // its place among all orders
+				less := 0
+				for j := i + 1; j < n; j++ {
+					if p.At(j) < p.At(i) {
+						less++
+					}
+				}
+				rank = rank*int(n-i) + less
+			}
+			counts[rank]++
+		}
+		if z := chiSquare(counts, tries); n > 1 && math.Abs(z) > 4 {
+			t.Errorf("%d items: chi-square is %.1f deviations off", n, z)
+		}
+	}
+}
+
+// Items that stay where they are come as often as at random, whatever tells the keys apart: their count has mean 1 and
+// variance 1. Tables, rounds, and rounds on a size where their traces would show most.
+func TestItemsThatStay(t *testing.T) {
+	const keys = 3000
+	for _, c := range []struct {
+		name string
+		make func(key uint64) *Permutation
+	}{
+		{"a table, by seed", func(k uint64) *Permutation { return permutationOf(k, 500) }},
+		{"a table, by epoch", func(k uint64) *Permutation { return newPermutation(newKey(9, k, []byte("test")), 500) }},
+		{"rounds, by seed", func(k uint64) *Permutation { return roundsOf(k, 500) }},
+	} {
+		var sum, square float64
+		for k := range uint64(keys) {
+			p, stay := c.make(k), 0.
+			for i := range int64(500) {
+				if p.At(i) == i {
+					stay++
 				}
 			}
-			rank = rank*int(5-i) + less
+			sum += stay
+			square += stay * stay
 		}
-		counts[rank]++
-	}
-	if z := chiSquare(counts, tries); math.Abs(z) > 4 {
-		t.Errorf("chi-square is %.1f deviations off", z)
+		mean := sum / keys
+		variance := square/keys - mean*mean
+		// of a mean the deviation is √(1/keys), of a variance of such counts about √(3/keys)
+		if math.Abs(mean-1) > 5*math.Sqrt(1./keys) || math.Abs(variance-1) > 5*math.Sqrt(3./keys) {
+			t.Errorf("%s: mean %.3f, variance %.3f", c.name, mean, variance)
+		}
 	}
 }
 

@@ -295,6 +295,13 @@ func verifyRecord(record arrow.RecordBatch, want []int64) error {
 				}
 				col := record.Column(c).(*array.String)
 				ok = col.IsNull(i) == (row%11 == 0) && (col.IsNull(i) || col.Value(i) == text(row))
+			case "bytes":
+				value := record.Column(c).(*array.Binary).Value(i)
+				ok = len(value) == 40_000 && value[0] == byte('a'+row%3) && value[39_999] == value[0]
+			case "series":
+				from, to := record.Column(c).(*array.List).ValueOffsets(i)
+				values := record.Column(c).(*array.List).ListValues().(*array.Int8)
+				ok = to-from == 40_000 && values.Value(int(from)) == int8(row%3) && values.Value(int(to-1)) == int8(row%3)
 			case "list":
 				from, to := record.Column(c).(*array.List).ValueOffsets(i)
 				ok = to-from == row%4

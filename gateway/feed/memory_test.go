@@ -269,20 +269,32 @@ func TestManyPaddedRows(t *testing.T) {
 	r.close(t)
 }
 
-// Joining chunks of strings was seen to pass what 32-bit offsets, or a message, can hold: such a batch comes in pieces.
+// Joining chunks of strings was seen to pass what 32-bit offsets, or a message, can hold: such a batch comes in pieces,
+// out of blocks that are more than a frame, too.
 func TestB93_BatchesLargerThanAFrame(t *testing.T) {
 	need(t)
-	for _, shuffle := range []sampler.Shuffle{sampler.ShuffleNone, sampler.ShuffleFull} {
+	for _, test := range []struct {
+		dataset, column string
+		shuffle         sampler.Shuffle
+	}{
+		{"liars", "text", sampler.ShuffleNone},
+		{"liars", "text", sampler.ShuffleFull},
+		{"giant", "text", sampler.ShuffleNone},
+		{"giant", "text", sampler.ShuffleFull},
+		{"giant", "bytes", sampler.ShuffleFull},
+		{"series", "series", sampler.ShuffleNone},
+		{"series", "series", sampler.ShuffleFull},
+	} {
 		r := newRig(t, 1<<30)
 		w := r.walk(t, request{
-			dataset: "liars", plan: sampler.Plan{Shuffle: shuffle}, columns: []string{"id", "text"}, cut: sampler.Cut{Batch: 1800, End: 1},
+			dataset: test.dataset, plan: sampler.Plan{Shuffle: test.shuffle}, columns: []string{"id", test.column}, cut: sampler.Cut{Batch: 1800, End: 1},
 		})
 		s := r.open(t, w)
 		b, err := s.Next(context.Background())
 		must(t, err)
 		rows, _ := share(w, w.Schedule.Step(0))
 		if len(b.Pieces) < 2 {
-			t.Errorf("shuffle %d: %d pieces", shuffle, len(b.Pieces))
+			t.Errorf("%+v: %d pieces", test, len(b.Pieces))
 		}
 		must(t, verify(b, rows))
 		must(t, check(w, 0, b, b.Sum))

@@ -43,7 +43,7 @@ func batchOf(data ...arrow.ArrayData) arrow.RecordBatch {
 func repeated(n int) []Row { return make([]Row, n) }
 
 // One string of 200 MB, taken eleven times, passes 2 GiB; nine times, it does not.
-func TestOffsetsPast2GiBAreRefused(t *testing.T) {
+func TestB93_OffsetsPast2GiBAreRefused(t *testing.T) {
 	text := buffer(make([]byte, 200<<20))
 	end := int64(text.Len())
 	null := array.NewData(arrow.Null, 1<<30, nil, nil, 1<<30, 0)
@@ -54,6 +54,7 @@ func TestOffsetsPast2GiBAreRefused(t *testing.T) {
 		fits int
 	}{
 		{array.NewData(arrow.BinaryTypes.String, 1, []*memory.Buffer{nil, numbers(0, int32(end)), text}, nil, 0, 0), 10},
+		{array.NewData(arrow.BinaryTypes.Binary, 1, []*memory.Buffer{nil, numbers(0, int32(end)), text}, nil, 0, 0), 10},
 		{array.NewData(arrow.BinaryTypes.LargeBinary, 1, []*memory.Buffer{nil, numbers(0, end), text}, nil, 0, 0), 10},
 		{array.NewData(&arrow.FixedSizeBinaryType{ByteWidth: 200 << 20}, 1, []*memory.Buffer{nil, text}, nil, 0, 0), 10},
 		{array.NewData(arrow.ListOf(arrow.Null), 1, []*memory.Buffer{nil, numbers(0, int32(1<<30))}, []arrow.ArrayData{null}, 0, 0), 1},

@@ -45,10 +45,20 @@ arrow("batches", [[50, 1, 0, 130], [7], [90, 90, 90, 25], [400]])  # a block eac
 arrow("one", [[1]])
 
 # Strings that take a thousand times what the file says: every row points at one of three.
-words = pa.array([letter * 40_000 for letter in "abc"])
-schema = pa.schema([("id", pa.int64()), ("text", pa.dictionary(pa.int32(), pa.string()))])
-with ipc.new_file(path("liars", "0.arrow"), schema) as writer:
-    for first in range(0, 1800, 300):
-        ids = np.arange(first, first + 300)
-        text = pa.DictionaryArray.from_arrays(pa.array(ids % 3, pa.int32()), words)
-        writer.write_batch(pa.record_batch([pa.array(ids), text], schema=schema))
+schema = pa.schema([("id", pa.int64()), ("text", pa.dictionary(pa.int32(), pa.string())), ("bytes", pa.dictionary(pa.int32(), pa.binary()))])
+words = [letter * 40_000 for letter in "abc"]
+for dataset, rows in ("liars", 300), ("giant", 1800):  # the second as one block, which is more than a frame
+    with ipc.new_file(path(dataset, "0.arrow"), schema) as writer:
+        for first in range(0, 1800, rows):
+            ids = np.arange(first, first + rows)
+            text, raw = (pa.DictionaryArray.from_arrays(pa.array(ids % 3, pa.int32()), pa.array(words, f.type.value_type)) for f in list(schema)[1:])
+            writer.write_batch(pa.record_batch([pa.array(ids), text, raw], schema=schema))
+
+# Lists of 40,000 bytes, in blocks of some hundred rows.
+schema = pa.schema([("id", pa.int64()), ("series", pa.list_(pa.int8()))])
+with ipc.new_file(path("series", "0.arrow"), schema) as writer:
+    for first in range(0, 1800, 600):
+        ids = np.arange(first, first + 600)
+        values = pa.array(np.repeat((ids % 3).astype("int8"), 40_000))
+        series = pa.ListArray.from_arrays(pa.array(np.arange(601) * 40_000, pa.int32()), values)
+        writer.write_batch(pa.record_batch([pa.array(ids), series], schema=schema))
