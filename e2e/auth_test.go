@@ -156,12 +156,14 @@ info = client.get_flight_info(fl.FlightDescriptor.for_path("words"), token)
 assert info.schema.names == ["id", "kind"], info.schema
 got = client.do_get(info.endpoints[0].ticket, token).read_all()
 assert got.column_names == ["id", "kind"]
-for column in ("text", "nothing", ["text"]):
+for column in ("text", "nothing", ["text"], "tex", "texts", "vectors", "kinds"):
     try:
         client.get_flight_info(request(dataset="words", columns=[column]), token)
         raise SystemExit(f"column {column} was planned")
     except KeyError as e:
-        assert "text" in str(e) or "nothing" in str(e), e
+        assert "".join(column) in str(e), e
+        # the near name of a column is told where that is granted, and of no other
+        assert ("mean" in str(e)) == (column == "kinds") == ('"kind"' in str(e)), e
 `, s.uri, mint(t, key, "t", "--grant", `{"datasets": "words", "columns": ["id", "kind", "elsewhere"]}`))
 }
 

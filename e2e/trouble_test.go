@@ -80,6 +80,7 @@ for path in (["..", "words"], ["/etc"], ["words/../vectors"], ["words", ""], [""
 assert len(one) == 1, one
 refused(KeyError, ["no-such"], path=["no-such"])
 refused(KeyError, ["nope"], cmd=b'{"dataset": "words", "columns": ["nope"]}')
+refused(KeyError, ["txet", 'did you mean "text"?'], cmd=b'{"dataset": "words", "columns": ["id", "txet"]}')
 for cmd, words in [
     (b'{"dataset": "words", "seed": 1}', ["seed"]), (b'{"dataset": "words", "shuffle": "window"}', ["batch"]),
     (b'{"dataset": "words", "world_size": 2, "batch_size": 5, "rank": 2}', ["rank"]),

@@ -116,16 +116,28 @@ func layout(snap *snapshot.Snapshot, shards []int) []sampler.Shard {
 // affordable refuses orders whose blocks can never be in memory together.
 func (s *Server) affordable(p sampler.Plan, blocks *snapshot.Blocks) error {
 	limit := s.Ledger.Stats().Limit / 2
-	each := meanBlock(blocks)
 	switch {
 	case p.Shuffle == sampler.ShuffleFull && blocks.Bytes() > limit:
 		return fmt.Errorf("%w: shuffle full holds all %d bytes of the plan, %d can be: use window, or fewer shards",
 			budget.ErrTooLarge, blocks.Bytes(), limit)
 	case p.Shuffle == sampler.ShuffleWindow && windowBytes(p, blocks) > limit:
-		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: window_blocks may be %d at most",
-			budget.ErrTooLarge, p.WindowBlocks, each, p.Groups, limit, limit/frame.Cost(each)/p.Groups)
+		each := meanBlock(blocks)
+		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: %s",
+			budget.ErrTooLarge, p.WindowBlocks, each, p.Groups, limit, smaller(limit/frame.Cost(each), p))
 	}
 	return nil
+}
+
+// smaller says how to ask for windows of at most so many blocks in all groups together.
+func smaller(blocks int64, p sampler.Plan) string {
+	switch {
+	case blocks >= p.Groups:
+		return fmt.Sprintf("window_blocks may be %d at most", blocks/p.Groups)
+	case blocks > 0:
+		return fmt.Sprintf("groups may be %d at most, each with windows of window_blocks 1", blocks)
+	default:
+		return "not even one block can be; the gateway needs more memory"
+	}
 }
 
 // meanBlock is the bytes of a block, by the files' own word.

@@ -93,9 +93,34 @@ func project(snap *snapshot.Snapshot, req *wire.Request, granted auth.Columns) (
 	}
 	p, err := schema.Project(visible, req.Columns)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %q: %w", req.Dataset, err)
+		return nil, fmt.Errorf("dataset %q: %w%s", req.Dataset, err, meant(visible, req.Columns))
 	}
 	return p, nil
+}
+
+// meant asks whether the first column that is not there was meant to be another one, of those that the caller may read.
+func meant(visible *arrow.Schema, paths [][]string) string {
+	for _, path := range paths {
+		fields := visible.Fields()
+		for i, name := range path {
+			names := make([]string, len(fields))
+			for j, f := range fields {
+				names[j] = f.Name
+			}
+			at := slices.Index(names, name)
+			if at < 0 {
+				if near := wire.Suggest(name, names); near != "" {
+					return fmt.Sprintf(": did you mean %q?", strings.Join(append(slices.Clone(path[:i]), near), "."))
+				}
+				return ""
+			}
+			t, ok := fields[at].Type.(*arrow.StructType)
+			if fields = nil; ok {
+				fields = t.Fields()
+			}
+		}
+	}
+	return ""
 }
 
 // restrict leaves only the granted columns of a schema. What writers say of the whole table goes too when some columns are

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// Who asks for more than can be is told what can be, and that is so.
+func TestTooLargeWindowsAreAnswered(t *testing.T) {
+	snap, err := snapshot.New("d", []*snapshot.Shard{{
+		Key: "a", Schema: arrow.NewSchema(nil, nil), Segments: []snapshot.Segment{{Rows: 1000, Bytes: 100 << 20}},
+	}}, snapshot.Rules{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := snap.Blocks(nil)
+	advice := regexp.MustCompile(`: window_blocks may be (\d+) at most|groups may be (\d+) at most, each with windows of window_blocks 1`)
+	for _, c := range []struct {
+		memory, window, groups int64
+		want                   string
+	}{
+		{1 << 30, 4096, 1, ""},
+		{1 << 30, 4, 16, ""},
+		{64 << 20, 4096, 1, "window_blocks may be 8 at most"},
+		{64 << 20, 8, 3, "window_blocks may be 2 at most"},
+		{64 << 20, 1, 27, "groups may be 8 at most"},
+		{64 << 20, 3, 9, "groups may be 8 at most"},
+		{4 << 20, 3, 9, "not even one block can be"},
+	} {
+		s := &Server{Options: Options{Ledger: budget.New(budget.Options{Limit: c.memory})}}
+		p := sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: c.window, Groups: c.groups}
+		err := s.affordable(p, blocks)
+		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if err == nil {
+			continue
+		}
+		if said := advice.FindStringSubmatch(err.Error()); said != nil {
+			if fmt.Sscan(said[1], &p.WindowBlocks); said[2] != "" {
+				p.WindowBlocks = 1
+				fmt.Sscan(said[2], &p.Groups)
+			}
+			if err := s.affordable(p, blocks); err != nil {
+				t.Errorf("%+v, as it was told to: %v", c, err)
+			}
+		}
+	}
+}
