@@ -57,6 +57,8 @@ type Dataset struct {
 	Columns []Column
 	Files   []string
 	Exclude []string
+	// Partitioning is "hive", or empty.
+	Partitioning string
 }
 
 // Column is one column of a schema that is given. Its type is not looked at here.

@@ -58,7 +58,7 @@ func TestSample(t *testing.T) {
 		},
 		Datasets: []Dataset{
 			{Name: "imagenet/train", URL: "/data/imagenet/train", Schema: "strict"},
-			{Name: "clicks", URL: "file:///data/clicks", Schema: "strict", Files: []string{"**/*.parquet"}, Exclude: []string{"tmp/**"}},
+			{Name: "clicks", URL: "file:///data/clicks", Schema: "strict", Files: []string{"**/*.parquet"}, Exclude: []string{"tmp/**"}, Partitioning: "hive"},
 		},
 		Refresh: 30 * time.Second, Limits: Limits{DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second},
 		Telemetry: Telemetry{Log: "info"},
@@ -149,7 +149,6 @@ func TestPlannedValuesAreRefused(t *testing.T) {
 		"auth: {mode: mtls}":               "auth.mode: mtls is not",
 		"auth: {policy: p.yaml}":           "auth.policy: p.yaml is not",
 		"auth: {cut_on_expiry: true}":      "auth.cut_on_expiry: true is not",
-		"datasets: [{partitioning: hive}]": "datasets[0].partitioning: hive is not",
 		"datasets: [{arrays: [t2m]}]":      "datasets[0].arrays: is not",
 		"datasets: [{dim: time}]":          "datasets[0].dim: time is not",
 		"datasets: [{url: s3://b/x}]":      "datasets[0].url: s3:// is not",

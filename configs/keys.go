@@ -121,14 +121,18 @@ var keys = []key{
 	},
 	{
 		name: "datasets[].files", kind: textList, standard: "[]",
-		about: "Globs of the files that belong to it, such as `\"**/*.parquet\"`. Empty: every file with a known ending.",
+		about: "Globs of the files that belong to it, such as `\"**/*.parquet\"`; or one `\"@KEY\"`, a file below the URL that lists their keys, one a line. Empty: every file with a known ending.",
 		at:    func(c *Config) any { return &last(c.Datasets).Files },
 	},
 	{
 		name: "datasets[].exclude", kind: textList, standard: "[]", about: "Globs of files that do not belong to it, whatever `files` says.",
 		at: func(c *Config) any { return &last(c.Datasets).Exclude },
 	},
-	{name: "datasets[].partitioning", kind: aText, about: "Columns out of folder names."},
+	{
+		name: "datasets[].partitioning", kind: aText, one: []string{"hive"},
+		about: "`hive` makes a column of every folder named `key=value`: int64 or date32 if all its values are written so, else string, or as `schema` says. Empty: names of folders mean nothing.",
+		at:    func(c *Config) any { return &last(c.Datasets).Partitioning },
+	},
 	{name: "datasets[].arrays", kind: textList, standard: "[]", about: "The Zarr arrays that are columns."},
 	{name: "datasets[].dim", kind: aText, about: "The Zarr dimension that rows are counted along."},
 
@@ -193,7 +197,7 @@ func (k key) parse(folder, text string) (any, error) {
 		}
 	case slices.Contains(k.soon, text):
 		return nil, errUnsupported(text)
-	case k.one != nil && !slices.Contains(k.one, text):
+	case k.one != nil && text != k.standard && !slices.Contains(k.one, text):
 		return nil, fmt.Errorf("%q is none of %s", text, strings.Join(k.one, ", "))
 	}
 	return value, nil

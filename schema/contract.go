@@ -22,6 +22,18 @@ type Rule struct {
 	Given *arrow.Schema
 }
 
+// Without returns the rule for shards that do not have the named columns, for
+// those come from elsewhere.
+func (r Rule) Without(names []string) Rule {
+	if r.Given == nil || len(names) == 0 {
+		return r
+	}
+	md := r.Given.Metadata()
+	fields := slices.DeleteFunc(r.Given.Fields(), func(f arrow.Field) bool { return slices.Contains(names, f.Name) })
+	r.Given = arrow.NewSchema(fields, &md)
+	return r
+}
+
 // Contract folds the schemas of a dataset's shards into one. Under every rule
 // the order of columns is free (the first shard's counts), as are metadata (the
 // first shard's count), nullability at any depth (nullable anywhere is

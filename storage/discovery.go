@@ -26,6 +26,7 @@ type discovery struct {
 	mount   *Mount
 	base    string // the name of the mount's folder
 	number  int64
+	listed  map[string]bool   // the only files there are; nil: globs and rules decide
 	sets    map[string]*found // by folder
 	skipped map[string]int    // by folder of a dataset that may not exist
 	tables  map[string]string // kind by folder
@@ -45,19 +46,19 @@ func (d *discovery) set(folder string) *found {
 
 // visit takes one entry of the listing.
 func (d *discovery) visit(a bucket.Attrs) error {
-	if folder, kind := tableMark(d.base, a.Key); kind != "" {
+	if folder, kind := tableMark(d.base, a.Key); kind != "" && d.listed == nil {
 		d.tables[folder] = kind
 	}
 	folder := d.datasetOf(a.Key)
 	switch {
 	case strings.HasSuffix(a.Key, "/"):
-		if hidden(path.Base(a.Key)) {
+		if hidden(path.Base(a.Key)) && d.listed == nil {
 			return fs.SkipDir
 		}
 		if a.Err != nil {
 			d.set(folder).err = fmt.Errorf("folder %q cannot be read: %w", a.Key, a.Err)
 		}
-	case !d.mount.selects(a.Key):
+	case !d.selects(a.Key):
 		d.skipped[folder]++
 	default:
 		set := d.set(folder)
@@ -65,6 +66,13 @@ func (d *discovery) visit(a bucket.Attrs) error {
 		set.files = append(set.files, a)
 	}
 	return nil
+}
+
+func (d *discovery) selects(key string) bool {
+	if d.listed != nil {
+		return d.listed[key] && !matchAny(d.mount.Exclude, key)
+	}
+	return d.mount.selects(key)
 }
 
 // datasetOf returns the folder of the dataset that a key belongs to: in a tree
@@ -87,7 +95,10 @@ func (d *discovery) datasetOf(key string) string {
 func (d *discovery) finish(base string) map[string]*found {
 	d.refuseTables()
 	if !d.mount.Tree {
-		d.set("")
+		f := d.set("")
+		if err := lacks(d.listed, f.files, d.mount.Exclude); err != nil {
+			f.err = err
+		}
 	}
 	sets := make(map[string]*found, len(d.sets))
 	for folder, f := range d.sets {
@@ -118,7 +129,7 @@ func (d *discovery) refuseTables() {
 		if table != "" {
 			at = fmt.Sprintf("the folder %q", table)
 		}
-		err := fmt.Errorf("%w: %s is %s: which of its files are live is not what a listing shows", snapshot.ErrUnsupported, at, d.tables[table])
+		err := fmt.Errorf("%w: %s is %s: which of its files are live is not what a listing shows: write it out as plain files, or name its live files in a list (files: [\"@LIST\"])", snapshot.ErrUnsupported, at, d.tables[table])
 		if !d.mount.Tree {
 			if f := d.set(""); table == "" || slices.ContainsFunc(f.files, func(a bucket.Attrs) bool { return within(a.Key) }) {
 				f.err = err

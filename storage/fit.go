@@ -21,6 +21,7 @@ type fitted struct {
 	scanner
 	fit    *schema.Fit
 	schema *arrow.Schema
+	value  func(arrow.Field) (arrow.Array, error) // one row of a column that is the same in all of the shard; nil: null
 	pool   *frame.Pool
 	grant  *budget.Grant
 }
@@ -96,7 +97,7 @@ func (f *fitted) column(scratch *frame.Scratch, b arrow.RecordBatch, i int, from
 	t := f.schema.Field(i).Type
 	at := f.fit.From[i]
 	if at < 0 {
-		return frame.Nulls(t, to-from)
+		return f.constant(f.schema.Field(i), to-from)
 	}
 	part := array.NewSlice(b.Column(at), from, to)
 	defer part.Release()
@@ -105,6 +106,18 @@ func (f *fitted) column(scratch *frame.Scratch, b arrow.RecordBatch, i int, from
 		return frame.Column{}, err
 	}
 	return frame.ColumnOf(wide), nil
+}
+
+// constant returns rows of a column that the file does not have.
+func (f *fitted) constant(field arrow.Field, rows int64) (frame.Column, error) {
+	one, err := f.value(field)
+	switch {
+	case err != nil:
+		return frame.Column{}, err
+	case one == nil:
+		return frame.Nulls(field.Type, rows)
+	}
+	return frame.Repeat(one, rows)
 }
 
 // added is how many bytes a row of the columns that are not as the file has
@@ -132,7 +145,7 @@ func width(t arrow.DataType) int64 {
 	case arrow.FixedWidthDataType:
 		return int64(t.BitWidth()/8) + 1
 	}
-	return 9 // an offset, and a bit of whether it is null
+	return 64 // an offset, and a value that is short
 }
 
 // extra is the memory that fitting a block of a segment takes beyond what the

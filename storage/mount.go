@@ -40,17 +40,13 @@ func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, events Ev
 	if m.Name == "" || m.Name == "/" || m.Name == "." {
 		return nil, fmt.Errorf("mount of %q needs a name", m.URL)
 	}
-	for _, globs := range [][]string{m.Files, m.Exclude} {
-		for _, g := range globs {
-			if err := checkGlob(g); err != nil {
-				return nil, fmt.Errorf("dataset %q: %w", m.Name, err)
-			}
-		}
+	if err := m.checkFiles(); err != nil {
+		return nil, fmt.Errorf("dataset %q: %w", m.Name, err)
 	}
 	return &mount{Mount: m, refresh: refresh, clients: clients, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
 }
 
-func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema} }
+func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema, Hive: m.Hive} }
 
 // open opens the mount's folder or bucket. A folder is opened anew each time, so
 // that one which was replaced, or a link to it that was moved on, is seen; a
@@ -110,6 +106,11 @@ func (m *mount) walk(ctx context.Context, d *discovery) error {
 	b, err := m.open()
 	if err != nil {
 		return err
+	}
+	if key := m.listFile(); key != "" {
+		if d.listed, err = readList(ctx, b, key); err != nil {
+			return errors.Join(err, b.Close())
+		}
 	}
 	return errors.Join(b.List(ctx, "", d.visit), b.Close())
 }

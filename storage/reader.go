@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/budget"
@@ -128,7 +130,8 @@ func (r *Reader) open(ctx context.Context, shard, segment int) (scanner, error) 
 	if err != nil || fit.Alike {
 		return scan, err
 	}
-	return &fitted{scanner: scan, fit: fit, schema: r.p.Schema, pool: r.store.pool, grant: r.grant}, nil
+	value := func(f arrow.Field) (arrow.Array, error) { return r.snap.Constant(shard, f) }
+	return &fitted{scanner: scan, fit: fit, schema: r.p.Schema, value: value, pool: r.store.pool, grant: r.grant}, nil
 }
 
 // enter opens the object of a shard in place of the last one.

@@ -27,12 +27,15 @@ type Mount struct {
 	URL  string // path or URL, as for bucket.Clients
 	// Files and Exclude are globs over keys: without Files everything with the
 	// extension of a data file is taken. "**" stands for any number of folders.
+	// A single "@KEY" in Files names an object that lists the keys of the files.
 	Files, Exclude []string
 	// Tree makes sub-folders datasets of their own, named by their relative
 	// path. A tree has no other mounts beside it.
 	Tree bool
-	// Schema says what the schemas of its files must share.
+	// Schema says what the schemas of its files must share, Hive that folders
+	// named k=v are columns.
 	Schema schema.Rule
+	Hive   bool
 }
 
 // Options of a Store.

@@ -124,7 +124,7 @@ func mounts(cfg *configs.Config) ([]storage.Mount, error) {
 		if err != nil {
 			return nil, usageError{fmt.Errorf("dataset %q: schema: %w", d.Name, err)}
 		}
-		all = append(all, storage.Mount{Name: d.Name, URL: d.URL, Files: d.Files, Exclude: d.Exclude, Schema: rule})
+		all = append(all, storage.Mount{Name: d.Name, URL: d.URL, Files: d.Files, Exclude: d.Exclude, Schema: rule, Hive: d.Partitioning == "hive"})
 	}
 	return all, nil
 }

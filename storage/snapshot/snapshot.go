@@ -70,7 +70,9 @@ type Snapshot struct {
 	Shards  []*Shard      // sorted bytewise by key
 	Schema  *arrow.Schema // plain, joined over all shards that can be read
 
-	rules Rules
+	rules      Rules
+	partitions []string // columns that folders make
+
 	all   *Blocks
 	first []int64 // rows before each shard
 	bytes int64
@@ -80,6 +82,9 @@ type Snapshot struct {
 // they decide which columns it has, never which rows.
 type Rules struct {
 	Schema schema.Rule
+	// Hive makes columns of folders named k=v: of type int64 or date32 if no
+	// value loses anything by that, else string, unless the schema is given.
+	Hive bool
 }
 
 // New makes a snapshot of shards, whose keys differ. Rows are numbered by key,
@@ -121,15 +126,24 @@ func (s *Snapshot) count() error {
 }
 
 func (s *Snapshot) join() error {
-	contract := schema.NewContract(s.rules.Schema)
+	folders, err := s.partition()
+	if err != nil {
+		return err
+	}
+	contract := schema.NewContract(s.rules.Schema.Without(s.partitions))
 	plain := plainer{}
 	for _, sh := range s.Shards {
 		if sh.Err != nil {
 			continue
 		}
-		p, err := plain.of(sh)
-		if err != nil {
-			return err
+		p, known := plain[sh.Schema]
+		if !known {
+			if p, err = plain.of(sh); err == nil {
+				err = s.apart(sh.Key, p)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if err := contract.Add(sh.Key, p); err != nil {
 			return err
@@ -139,6 +153,77 @@ func (s *Snapshot) join() error {
 		return s.Corrupt(nil)
 	}
 	s.Schema = contract.Schema()
+	return s.extend(folders)
+}
+
+// partition returns the columns that folders make.
+func (s *Snapshot) partition() ([]arrow.Field, error) {
+	if !s.rules.Hive {
+		return nil, nil
+	}
+	p := partitioner{rule: s.rules.Schema}
+	for _, sh := range s.Shards {
+		if sh.Err == nil {
+			if err := p.add(sh.Key); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, f := range p.fields {
+		s.partitions = append(s.partitions, f.Name)
+	}
+	return p.columns(s.outside)
+}
+
+// outside returns the first readable shard that lies in no folder of that name.
+func (s *Snapshot) outside(name string) string {
+	for _, sh := range s.Shards {
+		parts, err := Partitions(sh.Key)
+		if sh.Err == nil && err == nil && !slices.ContainsFunc(parts, func(p Partition) bool { return p.Name == name }) {
+			return sh.Key
+		}
+	}
+	return ""
+}
+
+// apart refuses files that have a column which their folders make too: nobody can tell which of the two is meant.
+func (s *Snapshot) apart(key string, file *arrow.Schema) error {
+	for _, name := range s.partitions {
+		if file.HasField(name) {
+			return fmt.Errorf("%w: column %q is both in shard %q and in the names of folders: without partitioning in the config the files' own is served",
+				schema.ErrDuplicate, name, key)
+		}
+	}
+	return nil
+}
+
+// extend adds the columns that folders make to those of the files. A given
+// schema has them already, and may ask for other types.
+func (s *Snapshot) extend(folders []arrow.Field) error {
+	given := s.rules.Schema.Given
+	if given == nil {
+		md := s.Schema.Metadata()
+		s.Schema = arrow.NewSchema(append(s.Schema.Fields(), folders...), &md)
+		return nil
+	}
+	s.Schema = given
+	for _, f := range given.Fields() {
+		if !slices.Contains(s.partitions, f.Name) {
+			continue
+		}
+		for i, sh := range s.Shards {
+			if sh.Err != nil {
+				continue
+			}
+			v, err := s.Constant(i, f)
+			if err == nil && v == nil && !f.Nullable {
+				err = fmt.Errorf("%w: column %q is not null in the given schema, and its folder says nothing", schema.ErrMismatch, f.Name)
+			}
+			if err != nil {
+				return fmt.Errorf("shard %q: %w", sh.Key, err)
+			}
+		}
+	}
 	return nil
 }
 
@@ -187,7 +272,7 @@ func (s *Snapshot) Fitter(p *schema.Projection) *Fitter {
 
 // Of returns how the shard with the given number fits.
 func (f *Fitter) Of(shard int) *schema.Fit {
-	if r := f.snap.rules; !r.Schema.Widen && r.Schema.Given == nil {
+	if r := f.snap.rules; !r.Schema.Widen && r.Schema.Given == nil && len(f.snap.partitions) == 0 {
 		return &schema.Fit{Stored: f.p, Alike: true}
 	}
 	stored := f.snap.Shards[shard].Schema
