@@ -144,20 +144,20 @@ limits: {stall_timeout: 1m, drain_timeout: 60s, admission_timeout: 90s, page_byt
 
 func TestPlannedValuesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"tls: {client_ca: ca.pem}":         "tls.client_ca: ca.pem is not",
-		"auth: {jwks: https://x/jwks}":     "auth.jwks: https://x/jwks is not",
-		"auth: {mode: mtls}":               "auth.mode: mtls is not",
-		"auth: {policy: p.yaml}":           "auth.policy: p.yaml is not",
-		"auth: {cut_on_expiry: true}":      "auth.cut_on_expiry: true is not",
-		"datasets: [{arrays: [t2m]}]":      "datasets[0].arrays: is not",
-		"datasets: [{dim: time}]":          "datasets[0].dim: time is not",
-		"datasets: [{url: s3://b/x}]":      "datasets[0].url: s3:// is not",
-		"snapshots: s3://b":                "snapshots: s3://b is not",
-		"cache: {policy: lru}":             "cache.policy: lru is not",
-		"cache: {disk: {limit: 1GiB}}":     "cache.disk.limit: 1GiB is not",
-		"tenants: {vision: {streams: 6}}":  "tenants: is not",
-		"limits: {stall_timeout: 61s}":     "limits.stall_timeout: 61s is not",
-		"limits: {page_bytes: 1GiB}":       "limits.page_bytes: 1GiB is not",
+		"tls: {client_ca: ca.pem}":        "tls.client_ca: ca.pem is not",
+		"auth: {jwks: https://x/jwks}":    "auth.jwks: https://x/jwks is not",
+		"auth: {mode: mtls}":              "auth.mode: mtls is not",
+		"auth: {policy: p.yaml}":          "auth.policy: p.yaml is not",
+		"auth: {cut_on_expiry: true}":     "auth.cut_on_expiry: true is not",
+		"datasets: [{arrays: [t2m]}]":     "datasets[0].arrays: is not",
+		"datasets: [{dim: time}]":         "datasets[0].dim: time is not",
+		"datasets: [{url: s3://b/x}]":     "datasets[0].url: s3:// is not",
+		"snapshots: s3://b":               "snapshots: s3://b is not",
+		"cache: {policy: lru}":            "cache.policy: lru is not",
+		"cache: {disk: {limit: 1GiB}}":    "cache.disk.limit: 1GiB is not",
+		"tenants: {vision: {streams: 6}}": "tenants: is not",
+		"limits: {stall_timeout: 61s}":    "limits.stall_timeout: 61s is not",
+		"limits: {page_bytes: 1GiB}":      "limits.page_bytes: 1GiB is not",
 	} {
 		_, problems := load(t, text)
 		if found := strings.Join(problems, "\n"); !strings.Contains(found, "headrace.yaml:1: "+want+" supported yet") {
