@@ -37,21 +37,78 @@ func putWord(dst []byte, at int, word uint64, n int) {
 	}
 }
 
-// fillBits sets n bits of dst from bit at on to ones or zeros. It leaves all others alone.
-func fillBits(dst []byte, at, n int, set bool) {
+// bitWriter writes bits to b one behind the other, and leaves all others alone. Without b it writes nothing.
+type bitWriter struct {
+	b     []byte
+	at    int    // the byte that the first of the bits at hand go to
+	word  uint64 // the bits at hand
+	count int    // of them
+}
+
+// writeBits starts at bit at of b.
+func writeBits(b []byte, at int) bitWriter {
+	w := bitWriter{b: b, at: at >> 3, count: at & 7}
+	if b != nil && w.count > 0 {
+		w.word = uint64(b[w.at]) & ones(w.count)
+	}
+	return w
+}
+
+// put writes the lowest n bits, up to 64, of word, which has no others.
+func (w *bitWriter) put(word uint64, n int) {
+	if w.b == nil {
+		return
+	}
+	w.word |= word << w.count
+	if w.count += n; w.count >= 64 {
+		binary.LittleEndian.PutUint64(w.b[w.at:], w.word)
+		w.at, w.count = w.at+8, w.count-64
+		w.word = word >> (n - w.count)
+	}
+}
+
+// fill writes n times the same bit.
+func (w *bitWriter) fill(n int, set bool) {
 	var word uint64
 	if set {
 		word = ^word
 	}
-	if head := min(-at&7, n); head > 0 {
-		putWord(dst, at, word, head)
-		at, n = at+head, n-head
+	if n > 64 && w.b != nil {
+		head := 64 - w.count
+		w.put(word&ones(head), head)
+		n -= head
+		for ; n >= 64; n -= 64 {
+			binary.LittleEndian.PutUint64(w.b[w.at:], word)
+			w.at += 8
+		}
 	}
-	whole := dst[at>>3:][:n>>3]
-	for i := range whole {
-		whole[i] = byte(word)
+	w.put(word&ones(n), n)
+}
+
+// done writes what is still at hand.
+func (w *bitWriter) done() {
+	if w.b != nil {
+		putWord(w.b, w.at*8, w.word, w.count)
 	}
-	putWord(dst, at+n&^7, word, n&7)
+}
+
+// squeeze moves the bits of word that are set in mask to the lowest places. word has no others.
+func squeeze(word, mask uint64) (squeezed uint64) {
+	if word == mask {
+		return ones(bits.OnesCount64(mask))
+	}
+	for to := 0; mask != 0; to, mask = to+1, mask&(mask-1) {
+		squeezed |= word >> bits.TrailingZeros64(mask) & 1 << to
+	}
+	return squeezed
+}
+
+// scatter moves the lowest bits of word to the places that are set in mask.
+func scatter(word, mask uint64) (scattered uint64) {
+	for ; mask != 0; word, mask = word>>1, mask&(mask-1) {
+		scattered |= word & 1 << bits.TrailingZeros64(mask)
+	}
+	return scattered
 }
 
 // copyBits copies n bits of src from bit from on to dst from bit at on. It leaves all others alone.

@@ -37,6 +37,7 @@ func (d *Booleans) Decode(dst []byte, at, n int) error {
 		return nil
 	}
 	h := &d.runs
+	w := writeBits(dst, at)
 	for n > 0 {
 		if h.left == 0 {
 			if err := h.next(); err != nil {
@@ -44,14 +45,20 @@ func (d *Booleans) Decode(dst []byte, at, n int) error {
 			}
 		}
 		k := min(h.left, n)
+		n -= k
 		if h.packed == nil {
-			fillBits(dst, at, k, h.value == 1)
-		} else {
-			copyBits(dst, at, h.packed, h.bit, k)
+			w.fill(k, h.value == 1)
+			h.pass(k)
+			continue
 		}
-		h.pass(k)
-		at, n = at+k, n-k
+		for k > 0 {
+			some := min(k, 64)
+			w.put(wordAt(h.packed, h.bit)&ones(some), some)
+			h.pass(some)
+			k -= some
+		}
 	}
+	w.done()
 	return nil
 }
 

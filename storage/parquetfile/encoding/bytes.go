@@ -11,14 +11,28 @@ import (
 // offsets[0] as Measure says. What lies in data behind the last value may be
 // overwritten, so a column is filled from its front.
 
-// checkRoom returns ErrOffsets if size more bytes cannot be counted, and panics if data is too short for them.
-func checkRoom[O Offset](first O, size int64, data []byte) error {
-	if end := int64(first) + size; int64(O(end)) != end {
+// chunk is how many bytes are copied at a time where that is more than a value
+// has, but there is room: a copy of fixed size is two moves, one of the right size a call.
+const chunk = 32
+
+// fits returns an error if values that begin at offset first and are size bytes long do not fit into data.
+func fits[O Offset](first O, size int64, data []byte) error {
+	end := int64(first) + size
+	switch {
+	case int64(O(end)) != end:
 		return ErrOffsets
-	} else if end > int64(len(data)) {
-		panic("encoding: no room for the bytes of all values")
+	case first < 0 || end > int64(len(data)):
+		return errRoom
 	}
 	return nil
+}
+
+// lastOffset is the most that an offset into data can be.
+func lastOffset[O Offset](data []byte) int {
+	if most := int64(math.MaxInt32); int64(O(most+1)) != most+1 {
+		return min(len(data), math.MaxInt32)
+	}
+	return len(data)
 }
 
 // Bytes decodes byte arrays in PLAIN: each with its length in four bytes before it.
@@ -61,24 +75,32 @@ func (p *Bytes[O]) Skip(n int) error {
 
 // Decode decodes the next len(offsets)-1 values.
 func (p *Bytes[O]) Decode(offsets []O, data []byte) error {
-	n := len(offsets) - 1
-	size, err := p.Measure(n)
-	if err != nil {
+	if err := fits(offsets[0], 0, data); err != nil {
 		return err
 	}
-	if err := checkRoom(offsets[0], size, data); err != nil {
-		return err
+	to, b, at := int(offsets[0]), p.rest, 0
+	end := lastOffset[O](data)
+	ends := offsets[1:]
+	for i := range ends {
+		if len(b)-at < 4 {
+			return short("byte arrays", len(ends), i)
+		}
+		length := int(binary.LittleEndian.Uint32(b[at:]))
+		at += 4
+		switch {
+		case length <= chunk && len(b)-at >= chunk && end-to >= chunk:
+			*(*[chunk]byte)(data[to:]) = *(*[chunk]byte)(b[at:])
+		case length > len(b)-at:
+			return malformed("a byte array of %d bytes where %d are left", length, len(b)-at)
+		case length > end-to:
+			return fits(O(to), int64(length), data)
+		default:
+			copy(data[to:], b[at:at+length])
+		}
+		at, to = at+length, to+length
+		ends[i] = O(to)
 	}
-	to, b := int(offsets[0]), p.rest
-	for i := range n {
-		length := int(binary.LittleEndian.Uint32(b))
-		b = b[4:]
-		copy(data[to:], b[:length])
-		b = b[length:]
-		to += length
-		offsets[i+1] = O(to)
-	}
-	p.rest = b
+	p.rest = b[at:]
 	return nil
 }
 
@@ -130,29 +152,39 @@ func (d *Dictionary) Entry(i int) []byte {
 
 // Measure returns the number of bytes in the entries that indices name.
 func (d *Dictionary) Measure(indices []uint32) (size int64, err error) {
-	if err := checkIndices(indices, len(d.entries)); err != nil {
-		return 0, err
-	}
+	entries := d.entries
 	for _, x := range indices {
-		size += int64(uint32(d.entries[x]))
+		if int(x) >= len(entries) {
+			return 0, noEntry(x, len(entries))
+		}
+		size += int64(uint32(entries[x]))
 	}
 	return size, nil
 }
 
 // GatherBytes decodes the entries that indices name; there are as many offsets and one more.
 func GatherBytes[O Offset](d *Dictionary, indices []uint32, offsets []O, data []byte) error {
-	size, err := d.Measure(indices)
-	if err != nil {
+	if err := fits(offsets[0], 0, data); err != nil {
 		return err
 	}
-	if err := checkRoom(offsets[0], size, data); err != nil {
-		return err
-	}
-	offsets = offsets[:len(indices)+1]
-	to := int(offsets[0])
+	to, b, entries := int(offsets[0]), d.b, d.entries
+	end := lastOffset[O](data)
+	ends := offsets[1 : len(indices)+1]
 	for i, x := range indices {
-		to += copy(data[to:], d.Entry(int(x)))
-		offsets[i+1] = O(to)
+		if int(x) >= len(entries) {
+			return noEntry(x, len(entries))
+		}
+		at, length := int(entries[x]>>32), int(uint32(entries[x]))
+		switch {
+		case length <= chunk && len(b)-at >= chunk && end-to >= chunk:
+			*(*[chunk]byte)(data[to:]) = *(*[chunk]byte)(b[at:])
+		case length > end-to:
+			return fits(O(to), int64(length), data)
+		default:
+			copy(data[to:], b[at:at+length])
+		}
+		to += length
+		ends[i] = O(to)
 	}
 	return nil
 }

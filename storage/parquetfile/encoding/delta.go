@@ -21,7 +21,6 @@ type Delta[T int32 | int64] struct {
 	at      int // values so far
 	low     T   // the least difference of the block
 	last    T   // the value before
-	scratch [64]uint64
 }
 
 // Reset starts with the values in b. There may be other things behind them: see Rest.
@@ -102,16 +101,8 @@ func (d *Delta[T]) Decode(dst []T) error {
 				return err
 			}
 		}
-		n := min(d.left, len(dst), len(d.scratch))
-		if d.width == 0 {
-			clear(d.scratch[:n])
-		} else {
-			unpack64(d.scratch[:n], d.part, d.bit, d.width)
-		}
-		for i, x := range d.scratch[:n] {
-			d.last += T(x) + d.low
-			dst[i] = d.last
-		}
+		n := min(d.left, len(dst))
+		d.last = sums(dst[:n], d.part, d.bit, d.width, d.low, d.last)
 		d.bit += n * d.width
 		d.left, d.at, dst = d.left-n, d.at+n, dst[n:]
 	}

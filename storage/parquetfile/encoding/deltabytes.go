@@ -67,7 +67,7 @@ func (l *LengthBytes[O]) Decode(offsets []O, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRoom(offsets[0], size, data); err != nil {
+	if err := fits(offsets[0], size, data); err != nil {
 		return err
 	}
 	copy(data[offsets[0]:], l.rest[:size])
@@ -92,7 +92,8 @@ func (l *LengthBytes[O]) Decode(offsets []O, data []byte) error {
 // with are those of the value before it, and then the other ones in
 // DELTA_LENGTH_BYTE_ARRAY.
 //
-// Its scratch is as long as the longest value at which a call ended.
+// Its scratch is as long as the longest value at which a call ended. A copy
+// shares it: only one of the two may go on.
 type FrontBytes[O Offset] struct {
 	prefixes, suffixes Delta[int32]
 	rest               []byte
@@ -175,54 +176,63 @@ func (f *FrontBytes[O]) Measure(n int) (int64, error) {
 
 // Decode decodes the next len(offsets)-1 values.
 func (f *FrontBytes[O]) Decode(offsets []O, data []byte) error {
-	size, err := f.Measure(len(offsets) - 1)
+	ends := offsets[1:]
+	size, err := f.Measure(len(ends))
 	if err != nil {
 		return err
 	}
-	if err := checkRoom(offsets[0], size, data); err != nil {
+	if err := fits(offsets[0], size, data); err != nil {
 		return err
 	}
-	to := int(offsets[0])
-	before := f.last
-	err = f.each(len(offsets)-1, func(i, prefix, suffix int) {
-		value := data[to:][:prefix+suffix]
-		copy(value, before[:prefix])
-		copy(value[prefix:], f.rest[:suffix])
-		f.rest = f.rest[suffix:]
-		to += len(value)
-		offsets[i+1] = O(to)
-		before = value
-	})
+	var l lengths
+	before, to := f.last, int(offsets[0])
+	for measured := int64(len(before)); len(ends) > 0; {
+		k := min(len(ends), batch)
+		if _, _, err := l.next(&f.prefixes, &f.suffixes, k, &measured); err != nil {
+			return err
+		}
+		for i := range ends[:k] {
+			value := data[to:][:int(l.prefixes[i])+int(l.suffixes[i])]
+			f.join(value, before, int(l.prefixes[i]))
+			to += len(value)
+			ends[i], before = O(to), value
+		}
+		ends = ends[k:]
+	}
 	f.last = append(f.last[:0], before...)
-	return err
+	return nil
 }
 
 // DecodeFixed decodes the next values, which must be of width bytes each, to dst, the length of which is a multiple of the width.
 func (f *FrontBytes[O]) DecodeFixed(dst []byte, width int) error {
-	n := len(dst) / width
-	if _, err := f.Measure(n); err != nil {
+	if _, err := f.Measure(len(dst) / width); err != nil {
 		return err
 	}
+	var l lengths
 	before := f.last
-	var wrong error
-	err := f.each(n, func(i, prefix, suffix int) {
-		if wrong != nil || prefix+suffix != width {
-			if wrong == nil {
-				wrong = malformed("a value of %d bytes where all have %d", prefix+suffix, width)
-			}
-			return
+	for measured := int64(len(before)); len(dst) >= width; {
+		k := min(len(dst)/width, batch)
+		if _, _, err := l.next(&f.prefixes, &f.suffixes, k, &measured); err != nil {
+			return err
 		}
-		value := dst[i*width:][:width]
-		copy(value, before[:prefix])
-		copy(value[prefix:], f.rest[:suffix])
-		f.rest = f.rest[suffix:]
-		before = value
-	})
-	if wrong != nil {
-		return wrong
+		for i, prefix := range l.prefixes[:k] {
+			if size := int(prefix) + int(l.suffixes[i]); size != width {
+				return malformed("a value of %d bytes where all have %d", size, width)
+			}
+			value := dst[i*width:][:width]
+			f.join(value, before, int(prefix))
+			before = value
+		}
+		dst = dst[k*width:]
 	}
 	f.last = append(f.last[:0], before...)
-	return err
+	return nil
+}
+
+// join makes value of the first bytes of the value before it and of those that come next.
+func (f *FrontBytes[O]) join(value, before []byte, prefix int) {
+	copy(value, before[:prefix])
+	f.rest = f.rest[copy(value[prefix:], f.rest):]
 }
 
 // Skip passes n values.
@@ -230,24 +240,18 @@ func (f *FrontBytes[O]) Skip(n int) error {
 	if _, err := f.Measure(n); err != nil {
 		return err
 	}
-	return f.each(n, func(_, prefix, suffix int) {
-		f.last = append(f.last[:prefix], f.rest[:suffix]...)
-		f.rest = f.rest[suffix:]
-	})
-}
-
-// each passes n values that have been measured.
-func (f *FrontBytes[O]) each(n int, value func(i, prefix, suffix int)) error {
 	var l lengths
-	before := int64(len(f.last))
-	for i := 0; i < n; i += batch {
-		k := min(n-i, batch)
-		if _, _, err := l.next(&f.prefixes, &f.suffixes, k, &before); err != nil {
+	for measured := int64(len(f.last)); n > 0; {
+		k := min(n, batch)
+		if _, _, err := l.next(&f.prefixes, &f.suffixes, k, &measured); err != nil {
 			return err
 		}
-		for j, prefix := range l.prefixes[:k] {
-			value(i+j, int(prefix), int(l.suffixes[j]))
+		for i, prefix := range l.prefixes[:k] {
+			suffix := int(l.suffixes[i])
+			f.last = append(f.last[:prefix], f.rest[:suffix]...)
+			f.rest = f.rest[suffix:]
 		}
+		n -= k
 	}
 	return nil
 }

@@ -25,6 +25,12 @@ var (
 	ErrRange = errors.New("value out of range")
 )
 
+// errRoom is a mistake of the caller.
+var errRoom = errors.New("no room for what is decoded")
+
+// batch is how many values are looked at together, in what lies on the stack.
+const batch = 256
+
 // Offset is the type of the offsets of an array: where a value, or a list, begins.
 type Offset interface{ int32 | int64 }
 

@@ -1,6 +1,6 @@
 package encoding
 
-import "encoding/binary"
+import "unsafe"
 
 // Fixed decodes values of a fixed width in PLAIN: they lie one behind the other.
 type Fixed struct {
@@ -38,37 +38,90 @@ func (f *Fixed) Skip(n int) error {
 
 // Gather fills dst with the entries of a dictionary, values of width bytes each, that indices name.
 func Gather(dst, dict []byte, width int, indices []uint32) error {
-	if err := checkIndices(indices, len(dict)/width); err != nil {
-		return err
-	}
-	dst = dst[:len(indices)*width]
 	switch width {
 	case 4:
-		for i, x := range indices {
-			binary.NativeEndian.PutUint32(dst[i*4:], binary.NativeEndian.Uint32(dict[x*4:]))
-		}
+		return gather(arrays[[4]byte](dst), arrays[[4]byte](dict), indices)
 	case 8:
-		for i, x := range indices {
-			binary.NativeEndian.PutUint64(dst[i*8:], binary.NativeEndian.Uint64(dict[x*8:]))
+		return gather(arrays[[8]byte](dst), arrays[[8]byte](dict), indices)
+	case 12:
+		return gather(arrays[[12]byte](dst), arrays[[12]byte](dict), indices)
+	case 16:
+		return gather(arrays[[16]byte](dst), arrays[[16]byte](dict), indices)
+	}
+	entries := len(dict) / width
+	dst = dst[:len(indices)*width]
+	for i, x := range indices {
+		if int(x) >= entries {
+			return noEntry(x, entries)
 		}
-	default:
-		for i, x := range indices {
-			copy(dst[i*width:][:width], dict[int(x)*width:])
-		}
+		copy(dst[i*width:][:width], dict[int(x)*width:])
 	}
 	return nil
 }
 
-// checkIndices returns an error unless all indices are less than n.
-func checkIndices(indices []uint32, n int) error {
-	var most uint32
-	for _, x := range indices {
-		most = max(most, x)
-	}
-	if len(indices) > 0 && int64(most) >= int64(n) {
-		return malformed("index %d in a dictionary of %d entries", most, n)
+func gather[T array](dst, dict []T, indices []uint32) error {
+	dst = dst[:len(indices)]
+	for i, x := range indices {
+		if int(x) >= len(dict) {
+			return noEntry(x, len(dict))
+		}
+		dst[i] = dict[x]
 	}
 	return nil
+}
+
+// noEntry says that a dictionary is too short for an index.
+func noEntry(index uint32, entries int) error {
+	return malformed("index %d in a dictionary of %d entries", index, entries)
+}
+
+// DecodeIndexed fills dst, the length of which is a multiple of the width, with
+// the entries of a dictionary that the next indices name.
+func DecodeIndexed(h *Hybrid, dst, dict []byte, width int) error {
+	var indices [batch]uint32
+	for n := len(dst) / width; n > 0; {
+		if h.left == 0 {
+			if err := h.next(); err != nil {
+				return err
+			}
+		}
+		k := min(n, h.left)
+		if h.packed != nil {
+			k = min(k, batch)
+			unpack32(indices[:k], h.packed, h.bit, h.width)
+			if err := Gather(dst[:k*width], dict, width, indices[:k]); err != nil {
+				return err
+			}
+		} else if err := repeatEntry(dst[:k*width], dict, width, h.value); err != nil {
+			return err
+		}
+		h.pass(k)
+		n, dst = n-k, dst[k*width:]
+	}
+	return nil
+}
+
+// repeatEntry fills dst with one entry of a dictionary, by doubling what is there.
+func repeatEntry(dst, dict []byte, width int, index uint32) error {
+	if entries := len(dict) / width; int(index) >= entries {
+		return noEntry(index, entries)
+	}
+	done := copy(dst, dict[int(index)*width:][:width])
+	for done < len(dst) {
+		done += copy(dst[done:], dst[:done])
+	}
+	return nil
+}
+
+// array is a value of so many bytes. It is copied as a word of that size is, but may lie anywhere.
+type array interface {
+	[1]byte | [2]byte | [4]byte | [8]byte | [12]byte | [16]byte
+}
+
+// arrays makes b values of one size; a rest that is too short for one is left out.
+func arrays[T array](b []byte) []T {
+	var one T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/len(one))
 }
 
 // Split decodes BYTE_STREAM_SPLIT: all first bytes of the values, then all second ones, and so on.
@@ -93,14 +146,23 @@ func (s *Split) Decode(dst []byte) error {
 	if n > s.n-s.at {
 		return short("values", n, s.n-s.at)
 	}
-	for k := range s.width {
-		from := s.b[k*s.n+s.at:][:n]
-		for i, x := range from {
-			dst[i*s.width+k] = x
-		}
+	if n > 0 {
+		done := wideJoin(dst, s.b[s.at:], s.n, s.width)
+		join(dst[done*s.width:], s.b[s.at+done:], s.n, s.width)
 	}
 	s.at += n
 	return nil
+}
+
+// join puts values of width bytes together: byte k of value i is src[k*stride+i].
+func join(dst, src []byte, stride, width int) {
+	for k := range width {
+		to := k
+		for _, x := range src[k*stride:][:len(dst)/width] {
+			dst[to] = x
+			to += width
+		}
+	}
 }
 
 // Skip passes n values.

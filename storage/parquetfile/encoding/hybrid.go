@@ -42,13 +42,16 @@ func (h *Hybrid) ResetIndices(b []byte) error {
 
 // next enters the next run.
 func (h *Hybrid) next() error {
-	head, used := binary.Uvarint(h.rest)
-	switch {
-	case len(h.rest) == 0:
+	if len(h.rest) == 0 {
 		return malformed("runs end before the values that they should hold")
-	case used <= 0 || head > math.MaxUint32:
-		return malformed("a run whose length is not a number of 32 bits")
-	case head < 2:
+	}
+	head, used := uint64(h.rest[0]), 1
+	if head >= 0x80 {
+		if head, used = binary.Uvarint(h.rest); used <= 0 || head > math.MaxUint32 {
+			return malformed("a run whose length is not a number of 32 bits")
+		}
+	}
+	if head < 2 {
 		return malformed("a run of no values")
 	}
 	h.rest = h.rest[used:]
@@ -75,9 +78,10 @@ func (h *Hybrid) repeat(n int) error {
 	if size > len(h.rest) {
 		return malformed("a run without its value")
 	}
-	var word [4]byte
-	copy(word[:], h.rest[:size])
-	h.value = binary.LittleEndian.Uint32(word[:])
+	h.value = 0
+	for i, b := range h.rest[:size] {
+		h.value |= uint32(b) << (8 * i)
+	}
 	if uint64(h.value)>>h.width != 0 {
 		return malformed("a run of %d, which has more than %d bits", h.value, h.width)
 	}

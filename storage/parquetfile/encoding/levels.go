@@ -58,62 +58,90 @@ func (l *Levels) tooHigh(level uint32) error {
 	return malformed("a level of %d where %d is the most", level, l.most)
 }
 
-// mask passes the next n levels of a packed run, up to 64, and tells in its bits which are least or higher.
-func (l *Levels) mask(n int, least uint32) (uint64, error) {
+// mask tells in its bits which of the next n levels, up to 64 and all of one
+// run, are least or higher. It does not pass them.
+func (l *Levels) mask(n int, least int) (uint64, error) {
 	h := &l.runs
-	if h.width == 1 && least == 1 {
-		word := wordAt(h.packed, h.bit) & ones(n)
-		h.pass(n)
-		return word, nil
+	switch {
+	case h.packed == nil && h.value >= uint32(least), least == 0:
+		return ones(n), nil
+	case h.packed == nil:
+		return 0, nil
+	case h.width == 1:
+		return wordAt(h.packed, h.bit) & ones(n), nil
+	case h.width == 2:
+		low, high := wordAt(h.packed, h.bit), wordAt(h.packed, h.bit+64)
+		if l.most < 3 && (pairs(low, 3)|pairs(high, 3)<<32)&ones(n) != 0 {
+			return 0, l.tooHigh(3)
+		}
+		return (pairs(low, least) | pairs(high, least)<<32) & ones(n), nil
 	}
 	var levels [64]uint32
 	unpack32(levels[:n], h.packed, h.bit, h.width)
-	h.pass(n)
 	var word uint64
 	for i, level := range levels[:n] {
 		if level > l.most {
 			return 0, l.tooHigh(level)
 		}
-		if level >= least {
-			word |= 1 << i
-		}
+		_, less := bits.Sub32(level, uint32(least), 0)
+		word |= uint64(1-less) << i
 	}
 	return word, nil
+}
+
+// pairs tells in its bits which of 32 numbers of two bits are least, 1 to 3, or higher.
+func pairs(x uint64, least int) uint64 {
+	switch least {
+	case 1:
+		x |= x >> 1
+	case 2:
+		x >>= 1
+	default:
+		x &= x >> 1
+	}
+	x &= 0x5555555555555555
+	x = (x | x>>1) & 0x3333333333333333
+	x = (x | x>>2) & 0x0F0F0F0F0F0F0F0F
+	x = (x | x>>4) & 0x00FF00FF00FF00FF
+	x = (x | x>>8) & 0x0000FFFF0000FFFF
+	return (x | x>>16) & 0x00000000FFFFFFFF
 }
 
 // Validity passes the next n levels, writes to dst, from bit at on, which of them
 // are least or higher, and counts those. A nil dst is not written to.
 func (l *Levels) Validity(dst []byte, at, n int, least int) (set int, err error) {
 	if dst != nil && at+n > len(dst)*8 {
-		panic("encoding: no room for the validity of all values")
+		return 0, errRoom
 	}
+	w := writeBits(dst, at)
 	for n > 0 {
 		k, err := l.run(n)
 		if err != nil {
 			return 0, err
 		}
+		n -= k
 		if l.runs.packed == nil {
 			is := l.runs.value >= uint32(least)
-			if dst != nil {
-				fillBits(dst, at, k, is)
-			}
 			if is {
 				set += k
 			}
+			w.fill(k, is)
 			l.runs.pass(k)
-		} else {
-			k = min(k, 64)
-			word, err := l.mask(k, uint32(least))
+			continue
+		}
+		for k > 0 {
+			some := min(k, 64)
+			word, err := l.mask(some, least)
 			if err != nil {
 				return 0, err
 			}
-			if dst != nil {
-				putWord(dst, at, word, k)
-			}
+			w.put(word, some)
 			set += bits.OnesCount64(word)
+			l.runs.pass(some)
+			k -= some
 		}
-		at, n = at+k, n-k
 	}
+	w.done()
 	return set, nil
 }
 
@@ -126,12 +154,10 @@ func (l *Levels) All(n int) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		full := l.runs.packed == nil && l.runs.value == l.most
-		if full {
-			l.runs.pass(k)
-		} else if l.runs.packed != nil {
+		full := l.runs.value == l.most
+		if l.runs.packed != nil {
 			k = min(k, 64)
-			word, err := l.mask(k, l.most)
+			word, err := l.mask(k, int(l.most))
 			if err != nil {
 				return false, err
 			}
@@ -141,6 +167,7 @@ func (l *Levels) All(n int) (bool, error) {
 			*l = mark
 			return false, nil
 		}
+		l.runs.pass(k)
 		n -= k
 	}
 	return true, nil
@@ -160,7 +187,6 @@ func (l *Levels) Regular(n, size, phase int) (bool, error) {
 		var fits bool
 		if l.runs.packed == nil {
 			k, fits = repeatFits(int(l.runs.value), k, size, phase)
-			l.runs.pass(k)
 		} else {
 			k = min(k, 64)
 			word, err := l.mask(k, 1)
@@ -173,6 +199,7 @@ func (l *Levels) Regular(n, size, phase int) (bool, error) {
 			*l = mark
 			return false, nil
 		}
+		l.runs.pass(k)
 		phase = (phase + k) % size
 		n -= k
 	}

@@ -1,6 +1,6 @@
 package encoding
 
-import "math"
+import "math/bits"
 
 // Shape says what the definition levels of lists of one level mean: from which
 // level on there is what.
@@ -55,10 +55,7 @@ func (l *Lists) Page(rep, def Levels, n int) {
 // Left is how many pairs of levels of the page are still to come.
 func (l *Lists) Left() int { return l.left }
 
-// batch is how many levels are looked at together.
-const batch = 256
-
-// ListsInto is where Decode writes; its parts may be nil.
+// ListsInto is where DecodeLists writes; its parts may be nil.
 type ListsInto[O Offset] struct {
 	Offsets []O    // for each row that begins, the number of slots before it
 	Slots   O      // that came before, in earlier pages
@@ -70,78 +67,137 @@ type ListsInto[O Offset] struct {
 // next one begins, or to the end of the page, where the last list may go on in
 // the next page. rows may be 0: what is left of the last list.
 func DecodeLists[O Offset](l *Lists, rows int, into ListsInto[O]) (c Counts, err error) {
-	var rep, def [batch]uint32
-	for l.left > 0 {
-		n := min(l.left, batch)
-		ahead := *l
-		if err := ahead.rep.runs.Decode(rep[:n]); err != nil {
-			return c, err
-		}
-		if err := ahead.def.runs.Decode(def[:n]); err != nil {
-			return c, err
-		}
-		passed, err := decodeLists(l, rep[:n], def[:n], rows, into, &c)
+	if into.Offsets != nil && rows > len(into.Offsets) || into.Lists.B != nil && into.Lists.At+rows > len(into.Lists.B)*8 {
+		return c, errRoom
+	}
+	lists, items := writeBits(into.Lists.B, into.Lists.At), writeBits(into.Items.B, into.Items.At)
+	for ended := false; l.left > 0 && !ended; {
+		g, err := l.group()
 		if err != nil {
 			return c, err
 		}
-		l.left -= passed
-		c.Levels += passed
-		if passed < n {
-			if err := l.rep.runs.Skip(passed); err != nil {
-				return c, err
-			}
-			return c, l.def.runs.Skip(passed)
+		if starts := bits.OnesCount64(g.starts); starts > rows-c.Rows {
+			g.cut(rows - c.Rows)
+			ended = true
 		}
-		l.rep, l.def = ahead.rep, ahead.def
+		if err := l.pass(&g); err != nil {
+			return c, err
+		}
+		before := into.Slots + O(c.Slots)
+		if into.Offsets != nil {
+			row := c.Rows
+			for starts := g.starts; starts != 0; starts &= starts - 1 {
+				into.Offsets[row] = before + O(bits.OnesCount64(g.slots&(starts&-starts-1)))
+				row++
+			}
+		}
+		slots := g.add(&c)
+		if into.Items.B != nil && into.Items.At+c.Slots > len(into.Items.B)*8 {
+			return c, errRoom
+		}
+		if int64(O(int64(into.Slots)+int64(c.Slots))) != int64(into.Slots)+int64(c.Slots) {
+			return c, ErrOffsets
+		}
+		lists.put(squeeze(g.lists&g.starts, g.starts), bits.OnesCount64(g.starts))
+		if g.more > 0 {
+			items.fill(slots, g.items != 0)
+		} else {
+			items.put(squeeze(g.items&g.slots, g.slots), slots)
+		}
 	}
+	lists.done()
+	items.done()
 	return c, nil
 }
 
-func decodeLists[O Offset](l *Lists, rep, def []uint32, rows int, into ListsInto[O], c *Counts) (int, error) {
-	s := l.shape
-	for i, r := range rep {
-		d := int(def[i])
-		switch {
-		case d > s.Most:
-			return 0, malformed("a definition level of %d where %d is the most", d, s.Most)
-		case r > 1:
-			return 0, malformed("a repetition level of %d in lists of one level", r)
-		case r == 1 && (!l.open || d < s.Slot):
-			return 0, malformed("an element that belongs to no list")
-		}
-		if r == 0 {
-			if c.Rows == rows {
-				return i, nil
-			}
-			if into.Offsets != nil {
-				into.Offsets[c.Rows] = into.Slots + O(c.Slots)
-			}
-			c.Lists += into.Lists.put(c.Rows, d >= s.List)
-			c.Rows++
-		}
-		l.open = d >= s.Slot
-		if l.open {
-			c.Items += into.Items.put(c.Slots, d >= s.Item)
-			c.Slots++
-			if int64(into.Slots)+int64(c.Slots) > math.MaxInt32 && int64(O(math.MaxInt32)+1) < 0 {
-				return 0, ErrOffsets
-			}
-		}
-		if d == s.Most {
-			c.Stored++
-		}
-	}
-	return len(rep), nil
+// group is what up to 64 pairs of levels say, a bit for each.
+type group struct {
+	n      int
+	more   int    // pairs behind them that are all as these, which begin no list
+	starts uint64 // a list begins
+	lists  uint64 // and is not null
+	slots  uint64 // there is an element
+	items  uint64 // and it is not null
+	stored uint64 // and has a value
 }
 
-// put writes the bit i, and returns it as a number.
-func (m Bitmap) put(i int, set bool) int {
-	bit := 0
-	if set {
-		bit = 1
+// group looks at the next pairs of levels, as many as lie in one run each.
+func (l *Lists) group() (g group, err error) {
+	k, err := l.rep.run(l.left)
+	if err != nil {
+		return g, err
 	}
-	if m.B != nil {
-		putWord(m.B, m.At+i, uint64(bit), 1)
+	if k, err = l.def.run(k); err != nil {
+		return g, err
 	}
-	return bit
+	g.n = min(k, 64)
+	goesOn, err := l.rep.mask(g.n, 1)
+	if err != nil {
+		return g, err
+	}
+	if l.rep.most > 1 {
+		return g, malformed("repetition levels up to %d in lists of one level", l.rep.most)
+	}
+	g.starts = ^goesOn & ones(g.n)
+	for _, part := range [...]struct {
+		bits  *uint64
+		least int
+	}{{&g.lists, l.shape.List}, {&g.slots, l.shape.Slot}, {&g.items, l.shape.Item}, {&g.stored, l.shape.Most}} {
+		if *part.bits, err = l.def.mask(g.n, part.least); err != nil {
+			return g, err
+		}
+	}
+	if g.starts == 0 && l.rep.runs.packed == nil && l.def.runs.packed == nil {
+		g.more = k - g.n
+	}
+	return g, nil
+}
+
+// cut leaves only what comes before list number rows begins.
+func (g *group) cut(rows int) {
+	starts := g.starts
+	for range rows {
+		starts &= starts - 1
+	}
+	g.n = bits.TrailingZeros64(starts)
+	g.more = 0
+	all := ones(g.n)
+	g.starts, g.lists, g.slots, g.items, g.stored = g.starts&all, g.lists&all, g.slots&all, g.items&all, g.stored&all
+}
+
+// pass passes the pairs of g, unless an element among them belongs to no list.
+func (l *Lists) pass(g *group) error {
+	if g.n == 0 {
+		return nil
+	}
+	before := g.slots << 1 // a list that has no element has no more
+	if l.open {
+		before |= 1
+	}
+	if goesOn := ^g.starts & ones(g.n); goesOn&^(g.slots&before) != 0 {
+		return malformed("an element that belongs to no list")
+	}
+	l.open = g.slots>>(g.n-1)&1 == 1
+	l.rep.runs.pass(g.n + g.more)
+	l.def.runs.pass(g.n + g.more)
+	l.left -= g.n + g.more
+	return nil
+}
+
+// add counts the pairs of g, and returns how many slots are among them.
+func (g *group) add(c *Counts) (slots int) {
+	slots = bits.OnesCount64(g.slots)
+	items, stored := bits.OnesCount64(g.items), bits.OnesCount64(g.stored)
+	if g.more > 0 { // all pairs are alike, and have slots
+		slots += g.more
+		items += g.more * int(g.items&1)
+		stored += g.more * int(g.stored&1)
+	}
+	c.Levels += g.n + g.more
+	c.Rows += bits.OnesCount64(g.starts)
+	c.Lists += bits.OnesCount64(g.lists & g.starts)
+	c.Slots += slots
+	c.Items += items
+	c.Stored += stored
+	return slots
 }
