@@ -48,15 +48,6 @@ func BenchmarkCopy(b *testing.B) {
 	bench(b, len(dst), func() error { copy(dst, src); return nil })
 }
 
-func random(n, below int) []uint32 {
-	rng := rand.New(rand.NewPCG(1, 2))
-	values := make([]uint32, n)
-	for i := range values {
-		values[i] = uint32(rng.IntN(below))
-	}
-	return values
-}
-
 func BenchmarkUnpack32(b *testing.B) {
 	for _, width := range []int{1, 2, 3, 8, 10, 11, 16, 20, 27, 32} {
 		b.Run(fmt.Sprint(width), func(b *testing.B) {

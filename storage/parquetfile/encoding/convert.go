@@ -38,14 +38,29 @@ func Timestamps(dst []int64, src []byte) error {
 	return nil
 }
 
-// Narrow keeps of each value of 4 or 8 bytes the lowest ones, so many as dst has for each of n. dst may be src.
+// Narrow keeps of each of n numbers of 4 or 8 bytes the lowest ones, so many as dst has for each. dst may be src.
 func Narrow(dst, src []byte, n int) {
-	from, to := len(src)/max(n, 1), len(dst)/max(n, 1)
-	for i := range n {
-		if binary.NativeEndian.Uint16([]byte{1, 0}) == 1 {
-			copy(dst[i*to:][:to], src[i*from:])
-		} else {
-			copy(dst[i*to:][:to], src[i*from+from-to:])
+	if n == 0 {
+		return
+	}
+	switch from, to := len(src)/n, len(dst)/n; {
+	case from == 4 && to == 1:
+		numbers, dst := arrays[[4]byte](src), dst[:n]
+		for i := range dst {
+			dst[i] = byte(binary.NativeEndian.Uint32(numbers[i][:]))
+		}
+	case from == 4 && to == 2:
+		numbers, narrow := arrays[[4]byte](src), arrays[[2]byte](dst)[:n]
+		for i := range narrow {
+			binary.NativeEndian.PutUint16(narrow[i][:], uint16(binary.NativeEndian.Uint32(numbers[i][:])))
+		}
+	default:
+		low := 0
+		if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+			low = from - to
+		}
+		for i := range n {
+			copy(dst[i*to:][:to], src[i*from+low:])
 		}
 	}
 }
@@ -72,7 +87,11 @@ func DecimalsOfFixed(dst []byte, width int, src []byte, from int) error {
 	if from < 1 {
 		return malformed("decimals of %d bytes", from)
 	}
-	for i := range len(dst) / width {
+	i := 0
+	if width == 16 && from <= 16 {
+		i = wideDecimals(arrays[[16]byte](dst), src, from)
+	}
+	for ; i < len(dst)/width; i++ {
 		if err := decimal(dst[i*width:][:width], src[i*from:][:from], i); err != nil {
 			return err
 		}
@@ -80,7 +99,28 @@ func DecimalsOfFixed(dst []byte, width int, src []byte, from int) error {
 	return nil
 }
 
+// wideDecimals converts as many as have eight bytes of src behind their start,
+// and tells how many. What of those bytes is not theirs is shifted out, and the sign in.
+func wideDecimals(dst [][16]byte, src []byte, from int) int {
+	i := 0
+	for ; i < len(dst) && len(src) >= max(8, from); i++ {
+		high := int64(binary.BigEndian.Uint64(src))
+		low := uint64(high >> (64 - 8*min(from, 8)))
+		if from > 8 {
+			low = binary.BigEndian.Uint64(src[from-8:])
+			high >>= 128 - 8*from
+		} else {
+			high >>= 63
+		}
+		binary.NativeEndian.PutUint64(dst[i][:8], low)
+		binary.NativeEndian.PutUint64(dst[i][8:], uint64(high))
+		src = src[from:]
+	}
+	return i
+}
+
 // DecimalsOfBytes converts decimals in byte arrays, the highest byte first, to numbers of width bytes, 4, 8, 16 or 32 each.
+// One of no bytes is zero.
 func DecimalsOfBytes[O Offset](dst []byte, width int, offsets []O, data []byte) error {
 	for i := range len(offsets) - 1 {
 		if err := decimal(dst[i*width:][:width], data[offsets[i]:offsets[i+1]], i); err != nil {
@@ -90,17 +130,17 @@ func DecimalsOfBytes[O Offset](dst []byte, width int, offsets []O, data []byte) 
 	return nil
 }
 
-// decimal writes big, the highest byte first, to dst, the lowest word first.
+// decimal writes big, the highest byte first, to dst, the lowest word first. No bytes at all are zero.
 func decimal(dst, big []byte, row int) error {
 	if len(big) == 0 {
-		return malformed("the decimal of value %d has no bytes", row)
+		clear(dst)
+		return nil
 	}
 	sign := uint64(int64(int8(big[0])) >> 63)
-	for len(big) > 8 && len(big) > len(dst) { // what goes on with the sign says nothing
+	for full := len(big); len(big) > max(8, len(dst)); big = big[1:] { // bytes that only go on with the sign say nothing
 		if big[0] != byte(sign) || (big[1]^big[0])&0x80 != 0 {
-			return fmt.Errorf("%w: the decimal of value %d has %d bytes where %d hold it", ErrRange, row, len(big), len(dst))
+			return fmt.Errorf("%w: the decimal of value %d has %d bytes, more than fit into %d", ErrRange, row, full, len(dst))
 		}
-		big = big[1:]
 	}
 	if len(dst) <= 8 {
 		return putDecimal(dst, lastWord(big, sign), sign, row)

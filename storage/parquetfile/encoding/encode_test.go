@@ -2,6 +2,7 @@ package encoding
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -150,4 +151,14 @@ func split(b, values []byte, width int) []byte {
 		}
 	}
 	return b
+}
+
+// random are n values below another one, always the same.
+func random(n, below int) []uint32 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	values := make([]uint32, n)
+	for i := range values {
+		values[i] = uint32(rng.IntN(below))
+	}
+	return values
 }
