@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/parquet"
 	"pgregory.net/rapid"
 )
 
@@ -46,6 +47,20 @@ func TestTimestamps(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestTimestampsAlike compares them with those that arrow-go makes.
+func TestTimestampsAlike(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		day := rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(2440588-106760, 2440588-106740), rapid.Uint32Range(2440588+106740, 2440588+106760)).Draw(t, "day")
+		nanos := rapid.OneOf(rapid.Uint64Range(0, nanosPerDay), rapid.Uint64()).Draw(t, "nanos")
+		got := make([]int64, 1)
+		err := Timestamps(got, int96(day, nanos))
+		want, other := parquet.Int96(int96(day, nanos)).ToTimestamp()
+		if (err == nil) != (other == nil) || err == nil && got[0] != int64(want) {
+			t.Fatalf("%d, %v, not %d, %v", got[0], err, want, other)
+		}
+	})
 }
 
 func TestNarrow(t *testing.T) {
