@@ -184,10 +184,10 @@ func (c *columnChunk) lists(rep, def Levels, cells []cell) {
 
 // values are the n stored values of a page, as bytes.
 func (c *columnChunk) values(b []byte, e Encoding, n int) []string {
-	switch {
-	case c.kind == parquet.Types.Boolean:
+	switch c.kind {
+	case parquet.Types.Boolean:
 		return c.booleans(b, e, n)
-	case c.kind == parquet.Types.ByteArray:
+	case parquet.Types.ByteArray:
 		return c.byteArrays(b, e, n)
 	}
 	dst := room(c.t, n*c.width)

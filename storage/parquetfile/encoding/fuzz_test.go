@@ -271,7 +271,7 @@ func decodeBytes(t *testing.T, d, again byteDecoder[int32], n int) {
 	}
 	at := 0
 	var plainly error
-	for i := 0; i < n; i++ {
+	for i := range n {
 		var one int64
 		if one, plainly = again.Measure(1); plainly != nil {
 			break
