@@ -3,6 +3,7 @@ a request as JSON may stand in its place.
 
 client.py read URI [NAME]          read everything, touch every byte; print
                                    {"seconds", "cpu", "rows", "bytes", "batches", "sum"} as JSON
+client.py train URI [NAME]         the same, but the sum is one of rows, in whatever order and batches they come
 client.py first URI COUNT [NAME]   on one warm connection, call DoGet COUNT times and wait for the first batch;
                                    print the seconds of each as a JSON list
 client.py fresh URI [NAME]         wait for the first batch of one DoGet; print the seconds as JSON
@@ -14,7 +15,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +62,43 @@ def read(uri: str, name: str = "") -> None:
     print(json.dumps(report))
 
 
+def numbers(batch: pa.RecordBatch) -> list[np.ndarray]:
+    """Return columns of numbers, and of equal lists of them, as arrays with a row for each row; nothing is copied."""
+    out = []
+    for column in batch.columns:
+        while pa.types.is_fixed_size_list(column.type):
+            column = column.flatten()
+        out.append(column.to_numpy(zero_copy_only=True).reshape(batch.num_rows, -1))
+    return out
+
+
+def row_sum(rows: np.ndarray) -> int:
+    """Add up numbers as integers of their own width, or of 64 bits where rows are whole ones of those."""
+    return int(rows.view("int64" if rows[0].nbytes % 8 == 0 else "int32").sum(dtype=np.int64))
+
+
+def report(batches: Iterable[list[np.ndarray]]) -> None:
+    """Read batches of numbers and report; the sum is the same in whatever order the rows come."""
+    total = rows = size = count = 0
+    began, used = time.perf_counter(), cpu()
+    for columns in batches:
+        rows += len(columns[0])
+        size += sum(column.nbytes for column in columns)
+        total += sum(row_sum(column) for column in columns)
+        count += 1
+    took, used = time.perf_counter() - began, cpu() - used
+    print(
+        json.dumps({"seconds": took, "cpu": used, "rows": rows, "bytes": size, "batches": count, "sum": total % 2**64})
+    )
+
+
+def train(uri: str, name: str = "") -> None:
+    """Read one stream and report."""
+    client = fl.connect(uri)
+    reader = client.do_get(find(client, name))
+    report(numbers(chunk.data) for chunk in reader)
+
+
 def first(uri: str, count: str, name: str = "") -> None:
     """Time DoGet up to its first batch; the first call warms the connection and is left out."""
     client = fl.connect(uri)
@@ -98,5 +136,11 @@ def check(uri: str, folder: str, name: str = "") -> None:
 
 
 if __name__ == "__main__":
-    commands: dict[str, Callable[..., None]] = {"read": read, "first": first, "fresh": fresh, "check": check}
+    commands: dict[str, Callable[..., None]] = {
+        "read": read,
+        "train": train,
+        "first": first,
+        "fresh": fresh,
+        "check": check,
+    }
     commands[sys.argv[1]](*sys.argv[2:])

@@ -30,12 +30,13 @@ type settings struct {
 
 // benches by name; each returns its table as Markdown.
 var benches = map[string]func(context.Context, settings) (string, error){
-	"gather":  gathering,
-	"mapped":  mapped,
-	"order":   order,
-	"parquet": parquet,
-	"start":   begin,
-	"wire":    wire,
+	"datasets": datasets,
+	"gather":   gathering,
+	"mapped":   mapped,
+	"order":    order,
+	"parquet":  parquet,
+	"start":    begin,
+	"wire":     wire,
 }
 
 func main() {

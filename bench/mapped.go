@@ -65,5 +65,5 @@ func (s settings) measureAs(ctx context.Context, c *contestant, file string, hel
 		}
 		defer func() { _ = f.Close() }() // nothing was written
 	}
-	return s.measure(ctx, c)
+	return s.measure(ctx, c, "read")
 }

@@ -95,7 +95,7 @@ func interleave(rounds int, all []*contestant, turn func(c *contestant, warm boo
 // race measures reads of the whole data.
 func (s settings) race(ctx context.Context, all []*contestant) error {
 	return interleave(s.repeats, all, func(c *contestant, warm bool) error {
-		r, err := s.measure(ctx, c)
+		r, err := s.measure(ctx, c, "read")
 		if err == nil && warm {
 			c.runs = append(c.runs, r)
 		}
@@ -103,13 +103,13 @@ func (s settings) race(ctx context.Context, all []*contestant) error {
 	})
 }
 
-// measure runs one client against a server that has nothing else to do.
-func (s settings) measure(ctx context.Context, c *contestant) (r reading, err error) {
+// measure runs one client, which does what is said (read or train), against a server that has nothing else to do.
+func (s settings) measure(ctx context.Context, c *contestant, what string) (r reading, err error) {
 	before, err := c.cpu()
 	if err != nil {
 		return r, err
 	}
-	out, err := s.client(ctx, c, "read")
+	out, err := s.client(ctx, c, what)
 	if err != nil {
 		return r, err
 	}
