@@ -6,6 +6,9 @@ client.py read URI [NAME]          read everything, touch every byte; print
 client.py train URI [NAME]         the same, but the sum is one of rows, in whatever order and batches they come
 client.py first URI COUNT [NAME]   on one warm connection, call DoGet COUNT times and wait for the first batch;
                                    print the seconds of each as a JSON list
+client.py borders URI COUNT [NAME] read over so many borders of epochs, touch every byte; print the seconds that batches
+                                   were waited for, {"first": [after each border], "usual": median of the others,
+                                   "behind": their 95th percentile} as JSON
 client.py fresh URI [NAME]         wait for the first batch of one DoGet; print the seconds as JSON
 client.py check URI FOLDER [NAME]  read everything, compare it with what pyarrow reads from the Parquet files in
                                    FOLDER; print {"rows", "bytes"} of the decoded table as JSON
@@ -114,6 +117,27 @@ def first(uri: str, count: str, name: str = "") -> None:
     print(json.dumps(times[1:]))
 
 
+def borders(uri: str, count: str, name: str = "") -> None:
+    """Time every batch of a stream of many epochs."""
+    client = fl.connect(uri)
+    reader = client.do_get(find(client, name))
+    waits: list[float] = []
+    firsts: list[float] = []
+    epoch = None
+    while len(firsts) < int(count):
+        began = time.perf_counter()
+        chunk = reader.read_chunk()
+        took = time.perf_counter() - began
+        sum(touch(column) for column in chunk.data.columns)
+        now = json.loads(chunk.app_metadata.to_pybytes())["epoch"]
+        if epoch is not None:
+            (waits if now == epoch else firsts).append(took)
+        epoch = now
+    reader.cancel()
+    usual, behind = np.percentile(waits, [50, 95])
+    print(json.dumps({"first": firsts, "usual": usual, "behind": behind}))
+
+
 def fresh(uri: str, name: str = "") -> None:
     """Time one DoGet up to its first batch, on a connection that has planned it."""
     client = fl.connect(uri)
@@ -140,6 +164,7 @@ if __name__ == "__main__":
         "read": read,
         "train": train,
         "first": first,
+        "borders": borders,
         "fresh": fresh,
         "check": check,
     }

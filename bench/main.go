@@ -35,8 +35,9 @@ var benches = map[string]func(context.Context, settings) (string, error){
 	"mapped":   mapped,
 	"order":    order,
 	"parquet":  parquet,
+	"plan":     planning,
 	"start":    begin,
-	"wire":     wire,
+	"wire":     streaming,
 }
 
 func main() {

@@ -11,9 +11,9 @@ import (
 // wireBytes is the full size of the wire bench's data.
 const wireBytes = 1e9
 
-// wire sends uncompressed fixed-width Arrow data, just under 4 MiB a message, to one pyarrow client at a time, which
+// streaming sends uncompressed fixed-width Arrow data, just under 4 MiB a message, to one pyarrow client at a time, which
 // touches every byte: headrace, pyarrow's C++ server and arrow-go's stock writer over the same file.
-func wire(ctx context.Context, s settings) (string, error) {
+func streaming(ctx context.Context, s settings) (string, error) {
 	file, err := s.wireData(ctx)
 	if err != nil {
 		return "", err
