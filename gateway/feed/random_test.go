@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,8 +76,11 @@ type habits struct {
 	abort time.Duration // 0: never
 }
 
-func drawHabits(t *rapid.T) habits {
+func drawHabits(t *rapid.T, w Walk) habits {
 	h := habits{leave: 40}
+	if n := w.Schedule.Count(); n != sampler.Endless && n < 400 {
+		h.leave = n + 1 // to see the end
+	}
 	switch rapid.IntRange(0, 5).Draw(t, "habits") {
 	case 0:
 		h.keep = 3 * time.Millisecond
@@ -86,6 +90,12 @@ func drawHabits(t *rapid.T) habits {
 		h.abort = time.Duration(rapid.IntRange(1, 20).Draw(t, "abort")) * time.Millisecond
 	}
 	return h
+}
+
+// ends tells whether such a client reads a stream to its end.
+func (h habits) ends(w Walk) bool {
+	n := w.Schedule.Count()
+	return n != sampler.Endless && h.leave > n
 }
 
 // read reads a stream to its end, or as its client's habits are, and compares every batch with the sampler's word.
@@ -105,6 +115,9 @@ func (r *rig) read(ctx context.Context, w Walk, h habits) (receipts []*Batch, er
 		b, err := s.Next(ctx)
 		if err == io.EOF && number >= w.Schedule.Count() && w.Schedule.Count() != sampler.Endless {
 			return receipts, nil
+		}
+		if err == nil {
+			err = r.within()
 		}
 		if err != nil {
 			return nil, err
@@ -129,6 +142,19 @@ func (r *rig) read(ctx context.Context, w Walk, h habits) (receipts []*Batch, er
 	return nil, nil
 }
 
+// within tells whether memory is below its limit at the moment.
+func (r *rig) within() error {
+	st, held := r.ledger.Stats(), r.pool.Stats()
+	var used int64
+	for _, n := range st.Used {
+		used += n
+	}
+	if used > st.Limit || st.Reserved > st.Limit || held.Live+held.Mapped+held.Copied > st.Limit {
+		return fmt.Errorf("more than the limit: %+v, %+v", st, held)
+	}
+	return nil
+}
+
 // check compares a batch, and the sum of those of its epoch, with the sampler's word.
 func check(w Walk, number int64, b *Batch, sum sampler.Sum) error {
 	step := w.Schedule.Step(number)
@@ -145,6 +171,43 @@ func check(w Walk, number int64, b *Batch, sum sampler.Sum) error {
 	}
 	if final := w.Schedule.Final(step, w.Stream.Workers); final != (b.Receipt != nil) || final && b.Receipt.Sum != sum {
 		return fmt.Errorf("step %+v: receipt %+v, sum %v", step, b.Receipt, sum)
+	}
+	return nil
+}
+
+// accounts are the receipts of all streams of a job, added up by epoch.
+type accounts struct {
+	mu      sync.Mutex
+	streams int // that came to the end
+	rows    map[int64]int64
+	sums    map[int64]sampler.Sum
+}
+
+func (a *accounts) add(receipts []*Batch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.streams++
+	for _, b := range receipts {
+		a.rows[b.Epoch] += b.Receipt.Rows - b.Receipt.Padded
+		a.sums[b.Epoch] = a.sums[b.Epoch].Add(b.Receipt.Sum)
+	}
+}
+
+// verify compares the receipts of all streams with the rows of the plan's steps, from the job's first one on.
+func (a *accounts) verify(ctx context.Context, w Walk) error {
+	if n := w.Schedule.Count(); n == sampler.Endless || w.First == n || a.streams < len(streams(w)) {
+		return nil
+	}
+	first := w.Schedule.Step(w.First)
+	for epoch := first.Epoch; epoch < w.Schedule.End(); epoch++ {
+		from, to := w.Schedule.Range(epoch)
+		if epoch == first.Epoch {
+			from = first.From
+		}
+		want, err := w.Order.Epoch(epoch).Sum(ctx, w.Snapshot.ID, from, to)
+		if err != nil || a.sums[epoch] != want || a.rows[epoch] != to-from {
+			return fmt.Errorf("epoch %d: the receipts have %d rows, sum %v; the plan %d, %v (%v)", epoch, a.rows[epoch], a.sums[epoch], to-from, want, err)
+		}
 	}
 	return nil
 }
@@ -166,19 +229,27 @@ func TestEveryPlan(t *testing.T) {
 		r.ledger = budget.New(budget.Options{Limit: limit + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare")})
 		r.Feed.ledger = r.ledger
 		var group errgroup.Group
-		for _, job := range jobs {
+		all := make([]accounts, len(jobs))
+		for i, job := range jobs {
+			all[i].rows, all[i].sums = map[int64]int64{}, map[int64]sampler.Sum{}
 			for _, w := range streams(job) {
-				h := drawHabits(t)
+				h := drawHabits(t, w)
 				group.Go(func() error {
-					_, err := r.read(ctx, w, h)
+					receipts, err := r.read(ctx, w, h)
 					if h.abort > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrTimeout)) {
 						return nil
+					}
+					if err == nil && h.ends(w) {
+						all[i].add(receipts)
 					}
 					return err
 				})
 			}
 		}
 		must(t, group.Wait())
+		for i, job := range jobs {
+			must(t, all[i].verify(ctx, job))
+		}
 		r.close(t)
 	})
 }
