@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +88,7 @@ type rig struct {
 	mu      sync.Mutex
 	decoded map[string]int64          // rows by object
 	opened  int                       // segments
+	reading atomic.Int64              // blocks that are being decoded
 	slow    func(ctx context.Context) // called before every decoding
 }
 
@@ -114,10 +116,11 @@ func (r *rig) count(ctx context.Context, object string, rows int64) (context.Con
 	r.decoded[object] += rows
 	slow := r.slow
 	r.mu.Unlock()
+	r.reading.Add(1)
 	if slow != nil {
 		slow(ctx)
 	}
-	return ctx, func(int64, error) {}
+	return ctx, func(int64, error) { r.reading.Add(-1) }
 }
 
 func (r *rig) load(ctx context.Context, _ string, _ int) (context.Context, func(error)) {

@@ -139,6 +139,32 @@ func TestSegmentsAreFollowed(t *testing.T) {
 	}
 }
 
+// What a stream has in memory is the window that it is in and the one that comes next, of every group.
+func TestResidency(t *testing.T) {
+	need(t)
+	for _, groups := range []int64{1, 3} {
+		const n = 2
+		r := newRig(t, 1<<30)
+		w := r.walk(t, request{
+			dataset: "segments", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: n, Groups: groups, Seed: 3},
+			columns: []string{"id"}, cut: sampler.Cut{Batch: 16, End: 2, Tail: sampler.Keep},
+		})
+		s := r.open(t, w)
+		most := 0
+		for steps := 1; steps > 0; {
+			steps = take(t, s, 1)
+			r.blocks.mu.Lock()
+			most = max(most, len(r.blocks.held))
+			r.blocks.mu.Unlock()
+		}
+		if limit := int(groups) * 2 * n; most > limit || most <= limit/2 {
+			t.Errorf("%d groups: %d blocks at a time, at most %d are meant, and more than half", groups, most, limit)
+		}
+		s.Close()
+		r.close(t)
+	}
+}
+
 // Jobs of different plans that are at the same blocks share them.
 func TestJobsShareBlocks(t *testing.T) {
 	need(t)
