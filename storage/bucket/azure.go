@@ -172,8 +172,8 @@ func azureFault(err error) error {
 	if !errors.As(err, &response) || response.RawResponse == nil {
 		var refused *azidentity.AuthenticationFailedError
 		if errors.As(err, &refused) || strings.Contains(err.Error(), "DefaultAzureCredential") {
-			return &fault{final: true, cause: err, text: "no credentials: " + firstLine(err.Error()) +
-				"; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, log in with az login, or add ?anonymous=true for a public container"}
+			return &fault{final: true, cause: err, text: "no credentials: set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, " +
+				"log in with az login, or add ?anonymous=true for a public container: " + firstLine(err.Error())}
 		}
 		return err
 	}

@@ -61,7 +61,7 @@ const maxText = 300
 func (f *fault) Unwrap() error { return f.cause }
 
 // expiries are codes by which stores say that credentials were good once.
-var expiries = []string{"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"}
+var expiries = []string{"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
 
 // passing are codes of answers that are no client's fault whatever their status.
 var passing = []string{"RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "ServerBusy", "InternalError", "OperationTimedOut"}

@@ -209,6 +209,6 @@ func googleCredentials(err error) error {
 	}
 	var refused *oauth2.RetrieveError
 	passing := errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode >= 500
-	return &fault{final: !passing, cause: err, text: "no credentials: " + none.Error() +
-		"; set GOOGLE_APPLICATION_CREDENTIALS, run gcloud auth application-default login, or add ?anonymous=true for a public bucket"}
+	return &fault{final: !passing, cause: err, text: "no credentials: set GOOGLE_APPLICATION_CREDENTIALS, " +
+		"run gcloud auth application-default login, or add ?anonymous=true for a public bucket: " + none.Error()}
 }

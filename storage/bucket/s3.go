@@ -163,7 +163,7 @@ func (s *amazon) get(ctx context.Context, key string, of stamp, off, n int64) (*
 func (s *amazon) head(ctx context.Context, key string) (*answer, error) {
 	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
 	if err != nil {
-		return nil, s.fault(err, "s3:GetObject")
+		return nil, s.fault(err, "s3:GetObject") // it was there a moment ago
 	}
 	return &answer{stamp: stamp{size: aws.ToInt64(out.ContentLength), tag: aws.ToString(out.ETag), id: versionID(out.VersionId)}}, nil
 }
@@ -214,8 +214,8 @@ func (s *amazon) change(ctx context.Context, key string, data []byte) error {
 func (s *amazon) fault(err error, action string) *fault {
 	var none *credentialsError
 	if errors.As(err, &none) {
-		return &fault{final: !passingCredentials(err), text: "no credentials: " + none.Error() +
-			"; set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, add ?profile=, or ?anonymous=true for a public bucket", cause: err}
+		return &fault{final: !passingCredentials(err), cause: err, text: "no credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, " +
+			"add ?profile=, or ?anonymous=true for a public bucket: " + none.Error()}
 	}
 	var api smithy.APIError
 	var code, text string
@@ -227,10 +227,10 @@ func (s *amazon) fault(err error, action string) *fault {
 		return &fault{code: code, cause: err}
 	}
 	status, header := response.HTTPStatusCode(), response.Response.Header
-	if status == http.StatusNotFound && code == "UnknownError" {
-		code = "" // the body was not the store's
+	if status == http.StatusNotFound && (code == "UnknownError" || code == "NotFound") {
+		code = "" // the SDK's own word for a body that was not the store's
 	}
-	f := answered(status, code, text, header, err, "NoSuchKey", "NotFound", "NoSuchVersion")
+	f := answered(status, code, text, header, err, "NoSuchKey", "NoSuchVersion")
 	region := header.Get("X-Amz-Bucket-Region")
 	switch {
 	case region != "" && (status == http.StatusMovedPermanently || code == "AuthorizationHeaderMalformed" || code == "PermanentRedirect"):
