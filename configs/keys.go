@@ -111,7 +111,7 @@ var keys = []key{
 		at: func(c *Config) any { return &last(c.Datasets).Name },
 	},
 	{
-		name: "datasets[].url", kind: aLocation, about: "The folder that holds its files: a path or a `file://` URL.",
+		name: "datasets[].url", kind: aLocation, about: "The folder or the bucket that holds its files: a path, or a URL such as `file:///data`, `s3://BUCKET/PREFIX?region=eu-central-1`, `gs://BUCKET/PREFIX`, `azblob://CONTAINER/PREFIX?account=NAME`. See the page on stores for all parameters; keys and passwords do not belong here.",
 		at: func(c *Config) any { return &last(c.Datasets).URL },
 	},
 	{

@@ -142,12 +142,16 @@ func parseLocation(folder, text string) (string, error) {
 		return "", errors.New("must not be empty")
 	case !remote:
 		return resolve(folder, text), nil
-	case scheme == "s3" || scheme == "gs" || scheme == "azblob" || scheme == "mem":
-		return "", errUnsupported(scheme + "://")
-	case scheme != "file":
-		return "", fmt.Errorf("%q: a path or a file:// URL is needed", text)
+	case scheme != "file" && scheme != "s3" && scheme != "gs" && scheme != "azblob":
+		return "", fmt.Errorf("%q: a path or a file://, s3://, gs:// or azblob:// URL is needed", text)
 	}
 	u, err := url.Parse(text)
+	if scheme != "file" {
+		if err != nil || u.Host == "" {
+			return "", fmt.Errorf("%q: the bucket's name comes right after the scheme, as in %s://BUCKET/PREFIX", text, scheme)
+		}
+		return text, nil
+	}
 	if err != nil || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") {
 		return "", fmt.Errorf("%q: a file URL needs an absolute path, as in file:///data/images", text)
 	}

@@ -34,6 +34,14 @@ func principal(ctx context.Context) *auth.Principal {
 	return p
 }
 
+// Tenant is for whom the call is made that a context belongs to; empty for nobody.
+func Tenant(ctx context.Context) string {
+	if p := principal(ctx); p != nil {
+		return p.Tenant
+	}
+	return ""
+}
+
 // bearer takes the token out of an authorization header: exactly one header, the scheme in any case.
 func bearer(headers []string) string {
 	if len(headers) != 1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -16,6 +17,7 @@ import (
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 )
@@ -50,7 +52,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	if err := a.tel.observe(a.pool, a.ledger); err != nil {
 		return nil, err
 	}
-	a.store, err = storage.New(ctx, storage.Options{Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Events: a.tel.storageEvents()})
+	a.store, err = storage.New(ctx, storage.Options{Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Buckets: bucketOptions(), Events: a.tel.storageEvents()})
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +98,10 @@ func (a *app) close() {
 		a.log.Error("close", "error", err.Error())
 	}
 }
+
+// bucketOptions let Azure's keys be found where its own tools look for them; the clients of the other stores look by
+// themselves.
+func bucketOptions() bucket.Options { return bucket.Options{Env: os.Getenv} }
 
 // The shares of the memory limit.
 const (

@@ -53,8 +53,10 @@ func openFiles(cfg *configs.Config) error {
 		_, err := serverCredentials(cfg.TLS.Cert, cfg.TLS.Key, func(error) {})
 		problems = append(problems, err)
 	}
+	clients := bucket.NewClients(bucketOptions())
+	defer clients.Close()
 	for _, d := range cfg.Datasets {
-		b, err := bucket.Open(d.URL)
+		b, err := clients.Open(d.URL)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("dataset %s, %s: %w", d.Name, d.URL, err))
 			continue

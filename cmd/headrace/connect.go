@@ -33,7 +33,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	f.StringVar(&t.token, "token", "", "the token, or @FILE that holds it")
 	f.StringVar(&t.ca, "tls-ca", "", "a file of certificates (PEM) to trust instead of the system's")
 	f.StringVar(&t.config, "config", "", "read what this config names, in process, as an operator who may see everything")
-	f.StringVar(&t.folder, "folder", "", "read this folder, in process")
+	f.StringVar(&t.folder, "folder", "", "read this folder, or this bucket such as s3://BUCKET/PREFIX, in process")
 	cmd.MarkFlagsMutuallyExclusive("server", "config", "folder")
 	cmd.MarkFlagsMutuallyExclusive("token", "config", "folder")
 	cmd.MarkFlagsMutuallyExclusive("tls-ca", "config", "folder")

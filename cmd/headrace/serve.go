@@ -42,9 +42,10 @@ type serveOptions struct {
 func serveCommand() *cobra.Command {
 	o := serveOptions{values: map[string]*string{}}
 	cmd := &cobra.Command{
-		Use:   "serve [FOLDER | --config FILE]",
-		Short: "Serve a folder of data sets, or what a config names, over Arrow Flight",
-		Long: "Serve a folder of data sets, or what a config names, over Arrow Flight.\n\n" +
+		Use:   "serve [FOLDER | URL | --config FILE]",
+		Short: "Serve a folder or a bucket of data sets, or what a config names, over Arrow Flight",
+		Long: "Serve a folder or a bucket of data sets, or what a config names, over Arrow Flight. A bucket's URL is s3://BUCKET/PREFIX,\n" +
+			"gs://BUCKET/PREFIX or azblob://CONTAINER/PREFIX, with parameters such as ?region= and ?endpoint=.\n\n" +
 			"Without a config, everybody on this machine may read everything, on loopback only; --auth jwt with --key,\n" +
 			"--issuer and --audience asks for tokens.",
 		Args: cobra.MaximumNArgs(1),
@@ -70,7 +71,7 @@ func serveCommand() *cobra.Command {
 // load turns the command line into a config and mounts.
 func (o *serveOptions) load(cmd *cobra.Command, args []string) (*configs.Config, []storage.Mount, error) {
 	if (o.config == "") == (len(args) == 0) {
-		return nil, nil, usagef("name a FOLDER to serve, or a --config FILE: one of the two")
+		return nil, nil, usagef("name a FOLDER or the URL of a bucket to serve, or a --config FILE: one of the two")
 	}
 	source := configs.Source{File: o.config, Environ: os.Environ(), Flags: map[string]string{}}
 	for _, s := range serveFlags {
@@ -163,7 +164,7 @@ func (a *app) greet(ctx context.Context, _ io.Writer) {
 	case err != nil:
 		a.log.Error("listing datasets", "error", err.Error())
 	case len(names) == 0:
-		a.log.Warn("no datasets: the folder has no data files (*.parquet, *.arrow, ...); they are served as soon as they are there")
+		a.log.Warn("no datasets: the folder or bucket has no data files (*.parquet, *.arrow, ...); they are served as soon as they are there")
 	default:
 		a.log.Info("serving", "datasets", len(names), "first", slices.Clone(names[:min(len(names), 10)]))
 	}

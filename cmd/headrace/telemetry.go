@@ -42,6 +42,7 @@ type telemetry struct {
 	streams                     metric.Int64UpDownCounter
 	rows, bytes                 metric.Int64Counter
 	refused, faults             metric.Int64Counter
+	storeRequests, storeBytes   metric.Int64Counter
 	dataWait, clientWait        metric.Float64Histogram
 	fetchSeconds, decodeSeconds metric.Float64Histogram
 }
@@ -74,7 +75,7 @@ func newTelemetry(ctx context.Context, otlp string, log *slog.Logger) (*telemetr
 
 func (t *telemetry) instruments() error {
 	m := t.metrics.Meter("headrace")
-	var errs [9]error
+	var errs [11]error
 	t.streams, errs[0] = m.Int64UpDownCounter("headrace_streams", metric.WithDescription("DoGet streams running"))
 	t.rows, errs[1] = m.Int64Counter("headrace_rows", metric.WithDescription("Rows sent"))
 	t.bytes, errs[2] = m.Int64Counter("headrace_bytes", metric.WithDescription("Bytes of messages sent"))
@@ -84,6 +85,8 @@ func (t *telemetry) instruments() error {
 	t.clientWait, errs[6] = m.Float64Histogram("headrace_client_wait", metric.WithUnit("s"), waits, metric.WithDescription("What a batch waited for its client"))
 	t.fetchSeconds, errs[7] = m.Float64Histogram("headrace_fetch", metric.WithUnit("s"), waits, metric.WithDescription("Opening a segment"))
 	t.decodeSeconds, errs[8] = m.Float64Histogram("headrace_decode", metric.WithUnit("s"), waits, metric.WithDescription("Reading and decoding a block"))
+	t.storeRequests, errs[9] = m.Int64Counter("headrace_store_requests", metric.WithDescription("Tries of requests to object stores"))
+	t.storeBytes, errs[10] = m.Int64Counter("headrace_store_bytes", metric.WithDescription("Bytes of objects read from object stores"))
 	return errors.Join(errs[:]...)
 }
 
@@ -200,6 +203,7 @@ func (t *telemetry) storageEvents() storage.Events {
 				end(err)
 			}
 		},
+		Request: t.request,
 		Decode: func(ctx context.Context, object string, rows int64) (context.Context, func(int64, error)) {
 			began := time.Now()
 			ctx, end := t.span(ctx, "decode", attribute.String("object", object), attribute.Int64("rows", rows))
@@ -208,6 +212,21 @@ func (t *telemetry) storageEvents() storage.Events {
 				end(err)
 			}
 		},
+	}
+}
+
+// request counts a try of a request to the store of a mount. Listings and footers that nobody's stream asked for have no tenant.
+func (t *telemetry) request(ctx context.Context, mount, verb string) func(int64, error) {
+	return func(bytes int64, err error) {
+		ctx, outcome := context.WithoutCancel(ctx), "ok"
+		if err != nil {
+			outcome = "failed"
+		}
+		whose := []attribute.KeyValue{attribute.String("mount", mount), attribute.String("tenant", gateway.Tenant(ctx))}
+		if verb == "get" {
+			t.storeBytes.Add(ctx, bytes, metric.WithAttributes(whose...))
+		}
+		t.storeRequests.Add(ctx, 1, metric.WithAttributes(append(whose, attribute.String("verb", verb), attribute.String("outcome", outcome))...))
 	}
 }
 

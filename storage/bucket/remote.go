@@ -64,6 +64,9 @@ func stampOf(p Pin) (stamp, bool) {
 	return s, ok && err == nil && err1 == nil && err2 == nil && n >= 0 && s.tag != "" && s.pin() == p
 }
 
+// errNoTag means that nothing could hold a reader to one version.
+var errNoTag = errors.New("the store tells neither ETag nor generation, so nobody could see whether the object changes while it is read")
+
 // answer is what comes back for a get.
 type answer struct {
 	stamp               // of the version that the bytes are of
@@ -172,10 +175,13 @@ func (r *remote) open(ctx context.Context, key, name string, pin Pin, e Events) 
 		err := r.attempt(ctx, fmt.Sprintf("look at %q", key), func(ctx context.Context) (bool, error) {
 			_, err := r.request(ctx, e, "get", func(ctx context.Context, _ func()) (int64, error) {
 				a, err := r.store.get(ctx, name, stamp{}, 0, 0)
-				if err == nil {
-					of = a.stamp
+				if err != nil {
+					return 0, err
 				}
-				return 0, err
+				if of = a.stamp; of.tag == "" {
+					return 0, &fault{final: true, cause: errNoTag}
+				}
+				return 0, nil
 			})
 			return false, err
 		})

@@ -286,6 +286,27 @@ func TestB56AStoreThatIgnoresConditionsIsFoundOut(t *testing.T) {
 	}
 }
 
+func TestObjectsWithoutATagAreRefused(t *testing.T) {
+	w := trouble(t)
+	w.faults.Answer(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if strings.HasSuffix(r.URL.Path, "/x") {
+			pass.ServeHTTP(&rewriter{ResponseWriter: rw, header: http.Header{"Etag": nil}}, r)
+			return
+		}
+		rw.Header().Set("Content-Type", "application/xml")
+		fmt.Fprint(rw, "<ListBucketResult><Contents><Key>p/x</Key><Size>200000</Size></Contents></ListBucketResult>")
+	})
+	if err := w.read(t); !errors.Is(err, bucket.ErrUnreachable) || !strings.Contains(err.Error(), "ETag") {
+		t.Errorf("%v, want an error that tells why", err)
+	}
+	must(t, w.bucket.List(t.Context(), "", func(a bucket.Attrs) error {
+		if a.Err == nil || a.Pin != "" {
+			t.Errorf("listed as %+v", a)
+		}
+		return nil
+	}))
+}
+
 // rewriter puts headers of its own in place of the store's.
 type rewriter struct {
 	http.ResponseWriter
