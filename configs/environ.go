@@ -10,7 +10,7 @@ import (
 const environPrefix = "HEADRACE_"
 
 // foreign are variables with our prefix that are no keys: they belong to the clients and to development.
-var foreign = []string{"HEADRACE_TOKEN", "HEADRACE_PYTHON", "HEADRACE_CORPORA"}
+var foreign = []string{"HEADRACE_TOKEN", "HEADRACE_PYTHON", "HEADRACE_CORPORA", "HEADRACE_STORES"}
 
 // linked matches what Kubernetes and Docker set for a service whose name starts with "headrace".
 var linked = regexp.MustCompile(`^[A-Z0-9_]+_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|_PORT=\w+://`)

@@ -16,9 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // quick makes clients that do not wait long before they try again.
 func quick(t *testing.T, s *Store) *bucket.Clients {
 	t.Helper()
-	for k, v := range s.Env {
-		t.Setenv(k, v)
-	}
+	s.Use(t)
 	c := bucket.NewClients(bucket.Options{Env: os.Getenv, Backoff: time.Millisecond, Patience: 10 * time.Second})
 	t.Cleanup(c.Close)
 	return c

@@ -36,9 +36,7 @@ const tries = 6
 func trouble(t *testing.T, parameters ...string) *troubled {
 	t.Helper()
 	s := S3(t)
-	for k, v := range s.Env {
-		t.Setenv(k, v)
-	}
+	s.Use(t)
 	behind, faults := Before(t, s)
 	c := bucket.NewClients(bucket.Options{Tries: tries, Backoff: time.Millisecond, Patience: 300 * time.Millisecond})
 	t.Cleanup(c.Close)

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,6 +25,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/headrace/headrace/storage/bucket"
 )
 
 // The credentials that the stores know.
@@ -275,5 +278,41 @@ func Toxic(t testing.TB, s *Store) (*Store, func(kind string, toxicity float64, 
 		post("/proxies/store/toxics", map[string]any{
 			"name": fmt.Sprintf("toxic%d", n), "type": kind, "stream": "downstream", "toxicity": toxicity, "attributes": attributes,
 		})
+	}
+}
+
+// Use puts what clients of the store need into the environment of the test.
+func (s *Store) Use(t testing.TB) {
+	for k, v := range s.Env {
+		t.Setenv(k, v)
+	}
+}
+
+// Upload puts the files of a folder, and of those in it, under a prefix.
+func (s *Store) Upload(t testing.TB, prefix, dir string) {
+	t.Helper()
+	s.Use(t)
+	c := bucket.NewClients(bucket.Options{Env: os.Getenv})
+	defer c.Close()
+	b, err := c.Open(s.URL(prefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		key, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		return b.Put(context.Background(), filepath.ToSlash(key), data)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -36,9 +36,7 @@ func TestBadNetworks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := S3(t)
-			for k, v := range s.Env {
-				t.Setenv(k, v)
-			}
+			s.Use(t)
 			behind, add := Toxic(t, s)
 			c := bucket.NewClients(bucket.Options{Backoff: time.Millisecond, Patience: 300 * time.Millisecond, Tries: 20})
 			t.Cleanup(c.Close)
