@@ -103,13 +103,13 @@ func TestTriesAreBounded(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, http.Handler){
 		"503":              func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { Deny(w, 503, "SlowDown") },
 		"500 without text": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { Deny(w, 500, "") },
-		"404 of a proxy":   func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no such route", 404) },
+		"404 of a proxy":   func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no such route", http.StatusNotFound) },
 		"cut":              func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) },
-		"no object":        func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(200) },
+		"no object":        func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) },
 		"another range": func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 			w.Header().Set("Content-Range", "bytes 7-10/200000")
 			w.Header().Set("Content-Length", "4")
-			w.WriteHeader(206)
+			w.WriteHeader(http.StatusPartialContent)
 			_, _ = w.Write([]byte("abcd"))
 		},
 	} {
@@ -469,20 +469,20 @@ func TestCredentialsAreRenewedInMidStream(t *testing.T) {
 	c := bucket.NewClients(bucket.Options{Tries: tries, Backoff: time.Millisecond})
 	t.Cleanup(c.Close)
 	b := open(t, c, w.store.URL("p"))
-	w.faults.Answer(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) {
+	// The real store has no tokens for sessions.
+	store := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("ETag", `"e"`)
+		http.ServeContent(rw, r, "", time.Time{}, bytes.NewReader(w.want))
+	})
+	w.faults.Answer(func(rw http.ResponseWriter, r *http.Request, _ http.Handler) {
 		old := r.Header.Get("X-Amz-Security-Token") == "token 1"
-		// The real store has no tokens for sessions.
-		pass = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			rw.Header().Set("ETag", `"e"`)
-			http.ServeContent(rw, r, "", time.Time{}, bytes.NewReader(w.want))
-		})
 		switch {
 		case old && r.Header.Get("Range") == "bytes=0-199999":
-			Cut(rw, r, pass, 60_000)
+			Cut(rw, r, store, 60_000)
 		case old && isData(r):
 			Deny(rw, 400, "ExpiredToken")
 		default:
-			pass.ServeHTTP(rw, r)
+			store.ServeHTTP(rw, r)
 		}
 	})
 	got, err := content(t, b, "x", "")
