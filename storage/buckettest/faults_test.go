@@ -103,9 +103,11 @@ func TestTriesAreBounded(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, http.Handler){
 		"503":              func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { Deny(w, 503, "SlowDown") },
 		"500 without text": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { Deny(w, 500, "") },
-		"404 of a proxy":   func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, "no such route", http.StatusNotFound) },
-		"cut":              func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) },
-		"no object":        func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) },
+		"404 of a proxy": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			http.Error(w, "no such route", http.StatusNotFound)
+		},
+		"cut":       func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) },
+		"no object": func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) },
 		"another range": func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 			w.Header().Set("Content-Range", "bytes 7-10/200000")
 			w.Header().Set("Content-Length", "4")
