@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -115,38 +110,15 @@ func (s settings) gatherShape(ctx context.Context, shape rowShape) ([][]reading,
 
 // pythonTakers starts a script that has the same rows and takes them by each of the methods.
 func (s settings) pythonTakers(ctx context.Context, shape rowShape, rows int, methods ...string) ([]taker, func(), error) {
-	cmd := exec.CommandContext(ctx, s.python, s.script("gather.py"), shape.name, strconv.Itoa(gatherFrames), strconv.Itoa(rows), strconv.Itoa(shape.batch))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	ask, stop, err := s.conversation(ctx, "gather.py", shape.name, strconv.Itoa(gatherFrames), strconv.Itoa(rows), strconv.Itoa(shape.batch))
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
-	}
-	lines := bufio.NewReader(out)
 	var takers []taker
 	for _, method := range methods {
-		takers = append(takers, func() (r reading, err error) {
-			if _, err = fmt.Fprintln(in, method, gatherTurn); err != nil {
-				return r, err
-			}
-			line, err := lines.ReadBytes('\n')
-			if err != nil {
-				return r, err
-			}
-			return r, json.Unmarshal(line, &r)
-		})
+		takers = append(takers, func() (reading, error) { return ask(method + " " + gatherTurn) })
 	}
-	return takers, func() {
-		_ = in.Close()
-		_, _ = io.Copy(io.Discard, lines)
-		_ = cmd.Wait()
-	}, nil
+	return takers, stop, nil
 }
 
 // gatherer makes the frames and takes rows of them with our own kernels.

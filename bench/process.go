@@ -3,7 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -63,4 +66,37 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, errs.String())
 	}
 	return out, nil
+}
+
+// conversation starts a script that measures something for each line that it is asked.
+func (s settings) conversation(ctx context.Context, script string, args ...string) (ask func(line string) (reading, error), stop func(), err error) {
+	cmd := exec.CommandContext(ctx, s.python, append([]string{s.script(script)}, args...)...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	lines := bufio.NewReader(out)
+	ask = func(line string) (r reading, err error) {
+		if _, err = fmt.Fprintln(in, line); err != nil {
+			return r, err
+		}
+		answer, err := lines.ReadBytes('\n')
+		if err != nil {
+			return r, err
+		}
+		return r, json.Unmarshal(answer, &r)
+	}
+	return ask, func() {
+		_ = in.Close()
+		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Wait()
+	}, nil
 }
