@@ -3,6 +3,7 @@ package frame
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -52,6 +53,20 @@ func Measure(s *arrow.Schema, pieces []Piece) (int64, error) {
 // AssembleParts is Assemble for one piece, by rows: as one frame, or as halves
 // if that were a larger one than MaxFrame. One row stays one.
 func (p *Pool) AssembleParts(g *budget.Grant, k budget.Kind, s *arrow.Schema, piece Piece) ([]*Lease, error) {
+	if slices.ContainsFunc(piece.Columns, fillsItself) {
+		size, err := Measure(s, []Piece{piece})
+		if err != nil {
+			return nil, err
+		}
+		if rows := piece.To - piece.From; size > MaxFrame && rows > 1 {
+			whole, err := p.Assemble(g, budget.Scratch, s, []Piece{piece})
+			if err != nil {
+				return nil, err
+			}
+			defer whole.Release()
+			piece = PieceOf(whole.Batch(), 0, rows) // from where it can be taken in halves
+		}
+	}
 	leases, err := p.parts(g, k, s, piece, nil)
 	if err != nil {
 		for _, l := range leases {
@@ -60,6 +75,11 @@ func (p *Pool) AssembleParts(g *budget.Grant, k budget.Kind, s *arrow.Schema, pi
 		return nil, err
 	}
 	return leases, nil
+}
+
+// fillsItself tells whether a column, or one below it, does so.
+func fillsItself(c Column) bool {
+	return c.Fill != nil || slices.ContainsFunc(c.Children, fillsItself)
 }
 
 func (p *Pool) parts(g *budget.Grant, k budget.Kind, s *arrow.Schema, piece Piece, leases []*Lease) ([]*Lease, error) {

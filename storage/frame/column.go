@@ -35,6 +35,12 @@ type Column struct {
 	Offset   int64 // rows to pass over at the front of the buffers
 	Buffers  []Buffer
 	Children []Column
+	// Fill, if set, writes the buffers behind the validity to their place in the
+	// frame, so that what has to be decoded is not copied after it: all rows of a
+	// column of fixed width, of booleans or of byte arrays, which have Bytes bytes
+	// in all. Such a column has no offset and is assembled once, whole.
+	Fill  func(dst [][]byte) error
+	Bytes int64
 }
 
 // Piece is rows [From, To) of columns that are of one length.

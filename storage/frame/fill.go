@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -23,7 +24,7 @@ func (f *filler) fill(n *node) (arrow.ArrayData, error) {
 	buffers, err := f.fillKind(n)
 	defer release(buffers)
 	if err != nil {
-		return nil, fmt.Errorf("column %q: %w", n.name, err)
+		return nil, n.blame(err)
 	}
 	own := bytesOf(buffers)
 	if err := n.checkRows(own, func(row int64) bool { return isNull(buffers[0], row) }); err != nil {
@@ -46,6 +47,16 @@ func (f *filler) fill(n *node) (arrow.ArrayData, error) {
 		children = append(children, data)
 	}
 	return array.NewData(n.typ, int(n.rows), buffers, children, int(n.nulls), 0), nil
+}
+
+// blame says that err is about the node.
+func (n *node) blame(err error) error {
+	var at *RowError
+	if errors.As(err, &at) {
+		at.Column = n.name // it says so itself
+		return err
+	}
+	return fmt.Errorf("column %q: %w", n.name, err)
 }
 
 // bytesOf returns what is in the buffers behind the validity.
@@ -98,6 +109,9 @@ func (f *filler) fillKind(n *node) (buffers []*memory.Buffer, err error) {
 		out[i], b = f.carve(size)
 		buffers = append(buffers, b)
 	}
+	if len(n.spans) == 1 && n.spans[0].c.Fill != nil {
+		return buffers, n.fillItself(out)
+	}
 	switch n.lay.kind {
 	case bit:
 		err = f.fillBits(n, 1, out[0], func(span) bool { return true })
@@ -119,6 +133,28 @@ func (f *filler) fillKind(n *node) (buffers []*memory.Buffer, err error) {
 		err = fillDense(n, out[0], out[1])
 	}
 	return buffers, err
+}
+
+// fillItself lets the one column of the node write its rows, and checks what others rely on.
+func (n *node) fillItself(out [][]byte) error {
+	if err := n.spans[0].c.Fill(out); err != nil {
+		return err
+	}
+	switch {
+	case n.lay.kind == bit && n.rows%8 != 0:
+		out[0][len(out[0])-1] &= 1<<(n.rows%8) - 1
+	case n.lay.kind == binary && n.lay.width == 8:
+		return checkOffsets[int64](out[0], n.extents[0].to)
+	case n.lay.kind == binary:
+		return checkOffsets[int32](out[0], n.extents[0].to)
+	}
+	return nil
+}
+
+// checkOffsets checks that offsets run from 0 to end without going back.
+func checkOffsets[T int32 | int64](mem []byte, end int64) error {
+	offsets := offsetsOf[T](mem, int64(len(mem))/int64(unsafe.Sizeof(T(0))))
+	return rebase(offsets, 0, T(end), 0)
 }
 
 // fillValidity copies the bitmaps and checks that the nulls are those that were counted.

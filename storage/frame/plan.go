@@ -82,6 +82,9 @@ func (p *planner) measure(n *node) (below [][]span, err error) {
 		if s.from < 0 || s.n < 0 || s.from > s.c.Len-s.n {
 			return nil, fmt.Errorf("%w: %d rows end before row %d+%d", ErrCorrupt, s.c.Len, s.from, s.n)
 		}
+		if s.c.Fill != nil && (len(n.spans) > 1 || s.n != s.c.Len || s.c.Offset != 0) {
+			return nil, fmt.Errorf("frame: rows %d to %d of a column of %d that fills itself", s.from, s.from+s.n, s.c.Len)
+		}
 		n.rows = plus(n.rows, s.n)
 	}
 	if n.lay.validity() {
@@ -109,6 +112,9 @@ func (n *node) fits(c *Column) error {
 	}
 	if len(c.Children) != len(nested) {
 		return fmt.Errorf("%w: %d children, %d belong to %v", ErrCorrupt, len(c.Children), len(nested), n.typ)
+	}
+	if c.Fill != nil && n.lay.kind != fixed && n.lay.kind != bit && n.lay.kind != binary {
+		return fmt.Errorf("frame: a column of %v cannot fill itself", n.typ)
 	}
 	if c.Len < 0 || c.Offset < 0 || c.Len > largest/2 || c.Offset > largest/2 {
 		return fmt.Errorf("%w: %d rows from %d", ErrCorrupt, c.Len, c.Offset)
@@ -209,6 +215,9 @@ func (p *planner) measureKind(n *node) (below [][]span, err error) {
 // memory is taken for them: lengths in headers cost a writer nothing.
 func (n *node) hold(i int, bytes func(row int64) int64) error {
 	for _, s := range n.spans {
+		if s.c.Fill != nil {
+			continue
+		}
 		if err := s.c.buffer(i).hold(0, bytes(s.at()+s.n)); err != nil {
 			return err
 		}
@@ -255,6 +264,10 @@ func (n *node) measureOffsets(limit func(*Column) int64) (total int64, err error
 	n.sizes = append(n.sizes, times(plus(n.rows, 1), n.lay.width))
 	n.extents = make([]extent, len(n.spans))
 	for i, s := range n.spans {
+		if s.c.Fill != nil {
+			n.extents[i], total = extent{0, s.c.Bytes}, s.c.Bytes
+			continue
+		}
 		b := s.c.buffer(1)
 		from, err := b.number(s.at(), n.lay.width)
 		if err != nil {

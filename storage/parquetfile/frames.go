@@ -10,15 +10,12 @@ import (
 // roundBytes is the size of frames from which on it tells that of their rows.
 const roundBytes = 64 << 10
 
-// assemble copies n decoded rows into frames.
-func (s *Scanner) assemble(n int64, arrays []arrow.Array) ([]*frame.Lease, error) {
-	piece := frame.Piece{Columns: make([]frame.Column, len(arrays))}
-	for i, a := range arrays {
-		piece.Columns[i] = frame.ColumnOf(a)
-		retype(&piece.Columns[i], s.target.Field(i).Type)
-	}
-	piece.To = n
-	leases, err := s.pool.AssembleParts(s.pays, budget.Frames, s.target, piece)
+// assemble makes frames of n rows.
+func (s *Scanner) assemble(n int64, columns []frame.Column) (leases []*frame.Lease, err error) {
+	err = guard(func() error {
+		leases, err = s.pool.AssembleParts(s.pays, budget.Frames, s.target, frame.Piece{Columns: columns, To: n})
+		return err
+	})
 	if err != nil {
 		return nil, s.explain(frame.Behind(err, s.at), "")
 	}

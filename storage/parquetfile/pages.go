@@ -28,17 +28,20 @@ type page struct {
 	rows      int64 // version 2 only
 	encoding  parquet.Encoding
 	repeats   parquet.Encoding // of the repetition levels, version 1 only
-	levels    int64            // their length in bytes, version 2 only
+	defines   parquet.Encoding // of the definition levels, version 1 only
+	levels    int64            // bytes of the repetition levels, version 2 only
+	defined   int64            // bytes of the definition levels, version 2 only
+	nulls     int64            // version 2 only
+	bare      bool             // not compressed whatever the chunk says, version 2 only
+	checked   bool             // there is a checksum
+	crc       uint32           // of the body as stored
 	header    int64            // length of the header
 }
 
 // pages sums up the pages of a column chunk.
 type pages struct {
-	heap    int64   // bytes that decoding takes on the Go heap, beyond what goes through the allocator
-	empty   []hole  // the data pages without values
-	places  []place // the first of those with values
-	largest int64   // the most bytes that one of these has, decompressed
-	end     int64   // of the last page
+	heap  int64  // bytes that decoding takes on the Go heap, beyond what goes through the allocator
+	empty []hole // the data pages without values
 }
 
 // walkPages reads all page headers of a chunk before arrow-go sees any. It
@@ -54,8 +57,11 @@ func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, 
 		if err != nil {
 			return out, fmt.Errorf("page at %d: %w", at, err)
 		}
-		if err := p.check(leaf, values > 0, dict); err != nil {
+		if err := p.check(leaf, values > 0, dict, maxPage); err != nil {
 			return out, fmt.Errorf("page at %d: %w", at, err)
+		}
+		if p.kind != pageDict && !p.indexed() && !decodes(p.encoding, leaf.PhysicalType()) {
+			return out, refusef("page at %d: encoding %s of %s", at, p.encoding, leaf.PhysicalType())
 		}
 		out.heap = max(out.heap, p.heap(leaf))
 		at += p.header + p.size
@@ -65,11 +71,7 @@ func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, 
 		}
 		if p.values == 0 {
 			out.empty = append(out.empty, hole{from: at - p.header - p.size, to: at, start: c.start, end: c.end})
-		} else if len(out.places) < maxPlaces {
-			out.places = append(out.places, place{p, at - p.header - p.size})
-			out.largest = max(out.largest, p.raw)
 		}
-		out.end = at
 		v1 = v1 || p.kind == pageData
 		values += p.values
 		counted += p.rows
@@ -122,6 +124,8 @@ func parsePage(t *thrift) page {
 			p.raw = t.integer(kind)
 		case last == 3:
 			p.size = t.integer(kind)
+		case last == 4:
+			p.checked, p.crc = true, uint32(t.integer(kind))
 		case (last == 5 || last == 7 || last == 8) && kind == thriftStruct:
 			body = last
 			p.parseBody(t, last)
@@ -153,10 +157,19 @@ func (p *page) parseBody(t *thrift, of int64) {
 			p.encoding = parquet.Encoding(t.integer(kind))
 		case last == 3 && of == 8:
 			p.rows = t.integer(kind)
+		case last == 2 && of == 8:
+			p.nulls = t.integer(kind)
+		case last == 3 && of == 5:
+			p.defines = parquet.Encoding(t.integer(kind))
 		case last == 4 && of == 5:
 			p.repeats = parquet.Encoding(t.integer(kind))
+		case last == 5 && of == 8:
+			p.defined = t.integer(kind)
 		case last == 6 && of == 8:
 			p.levels = t.integer(kind)
+		case last == 7 && of == 8:
+			p.bare = kind == thriftFalse
+			t.bad = t.bad || kind != thriftFalse && kind != thriftTrue
 		default:
 			t.skip(kind, 0)
 		}
@@ -165,25 +178,23 @@ func (p *page) parseBody(t *thrift, of int64) {
 
 // check looks at one page; late means that values came before it, dict that a
 // dictionary did.
-func (p page) check(leaf *schema.Column, late, dict bool) error {
+func (p page) check(leaf *schema.Column, late, dict bool, limit int64) error {
 	switch {
 	case p.size < 0 || p.raw < 0 || p.values < 0 || p.rows < 0:
 		return fmt.Errorf("negative size or count: %d bytes, %d uncompressed, %d values, %d rows", p.size, p.raw, p.values, p.rows)
-	case p.size > maxPage || p.raw > maxPage:
-		return refusef("page of %d bytes, %d uncompressed, the limit is %d", p.size, p.raw, maxPage)
+	case p.size > limit || p.raw > limit:
+		return refusef("page of %d bytes, %d uncompressed, the limit is %d: the setting limits.page_bytes", p.size, p.raw, limit)
 	case p.kind == pageIndex:
 		return refusef("an index page")
 	case p.kind == pageDict:
 		return p.checkDict(leaf, late || dict)
-	case p.encoding == parquet.Encodings.PlainDict || p.encoding == parquet.Encodings.RLEDict:
+	case p.indexed():
 		if !dict && p.values > 0 {
-			return errors.New("dictionary indices without a dictionary")
+			return errNoDictionary
 		}
-		return nil
-	case !decodes(p.encoding, leaf.PhysicalType()):
-		return refusef("encoding %s of %s", p.encoding, leaf.PhysicalType())
+		return p.checkLevels(leaf)
 	}
-	return nil
+	return p.checkLevels(leaf)
 }
 
 func (p page) checkDict(leaf *schema.Column, late bool) error {

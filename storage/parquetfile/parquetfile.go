@@ -30,7 +30,7 @@ type facts struct {
 	chunks []int64              // for each leaf column, the bytes of its largest chunk
 	leaves []int32              // for each column, its first leaf; then their number
 	parsed weak.Pointer[footer] // while somebody uses it, or the collector has not come by
-	found  *found
+	marks  *marks               // where rows begin, as scanners found out
 }
 
 // Describe reads the footer of obj: its schema as it is served, with dictionary
@@ -51,7 +51,7 @@ func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) 
 }
 
 func (f *footer) facts() *facts {
-	out := &facts{footer: f.length, chunks: make([]int64, f.meta.Schema.NumColumns()), parsed: weak.Make(f), found: &found{of: map[[2]int]borders{}}}
+	out := &facts{footer: f.length, chunks: make([]int64, f.meta.Schema.NumColumns()), parsed: weak.Make(f), marks: &marks{of: map[[2]int][]mark{}}}
 	for rg := range f.meta.RowGroups {
 		for col := range out.chunks {
 			out.chunks[col] = max(out.chunks[col], f.chunkBytes(rg, col))

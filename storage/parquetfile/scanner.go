@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -36,9 +36,11 @@ type Scanner struct {
 	target  *arrow.Schema
 	columns []column
 	source  *source
-	found   *found // where rows begin
+	marks   *marks // where rows begin
 	files   *pqarrow.FileReader
-	leaves  map[int]bool // the leaf columns that are read
+	leaves  map[int]bool // the leaf columns that are read by arrow-go
+	wanted  int          // how many leaf columns are read
+	inflate inflater
 	scratch *frame.Scratch
 	pool    *frame.Pool
 	grant   *budget.Grant
@@ -46,6 +48,29 @@ type Scanner struct {
 	charges []charge      // for as long as the scanner is open
 	perRow  float64       // bytes a row has in a frame, by the last measure
 	failed  error
+}
+
+// openOwn begins to read a column without arrow-go.
+func (s *Scanner) openOwn(f *footer, c *column, from *pqarrow.SchemaField) error {
+	c.own = new(ownColumn)
+	p := planner{footer: f, column: c.own, open: func(col int) *leafReader {
+		chunk := f.chunk(s.group, col)
+		l := &leafReader{rows: s.rows, marks: s.marks.get(s.group, col)}
+		l.input = input{source: s.source, pool: s.pool, grant: s.grant, at: chunk.start, end: chunk.end, step: bufferSize(s.wanted)}
+		l.col, l.chunk, l.inflater, l.limit = col, chunk, &s.inflate, maxPage
+		l.init(f.meta.Schema.Column(col))
+		return l
+	}}
+	c.own.root = p.plan(from, c.field.Type)
+	if p.err != nil {
+		return p.err
+	}
+	for _, l := range c.own.leaves {
+		if err := checkCodec(l.chunk.codec); err != nil {
+			return err
+		}
+	}
+	return c.own.start()
 }
 
 // charge is memory that arrow-go takes without asking.
@@ -56,12 +81,13 @@ type charge struct {
 
 // column is one column of the projection.
 type column struct {
-	field  arrow.Field // as served
-	reader *pqarrow.ColumnReader
-	leaves []*leaf
-	nested bool  // below a list: only its levels tell where rows end
-	root   int   // its place in the file's schema
-	at     int64 // the next row that the reader gives
+	field   arrow.Field // as served
+	own     *ownColumn  // nil: arrow-go reads it
+	foreign bool        // it does
+	reader  *pqarrow.ColumnReader
+	nested  bool  // below a list: only its levels tell where rows end
+	root    int   // its place in the file's schema
+	at      int64 // the next row that the reader gives
 }
 
 // Open begins to read row group segment of sh, the columns and the part of
@@ -77,7 +103,7 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 	seg := sh.Segments[segment]
 	s := &Scanner{
 		name: obj.Key(), group: segment, rows: seg.Rows, target: p.Schema,
-		source: &source{ctx: ctx, obj: obj}, found: sh.Facts.(*facts).found, leaves: make(map[int]bool), scratch: pool.Scratch(g), pool: pool, grant: g,
+		source: &source{ctx: ctx, obj: obj}, marks: sh.Facts.(*facts).marks, leaves: make(map[int]bool), scratch: pool.Scratch(g), pool: pool, grant: g,
 	}
 	if seg.Rows > 0 {
 		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
@@ -102,10 +128,26 @@ func (s *Scanner) open(f *footer) error {
 		if len(at) != 1 {
 			return fmt.Errorf("%w: %q", schema.ErrUnknownColumn, want.Name)
 		}
-		if nodes[i], err = prune(&manifest.Fields[at[0]], f.schema.Field(at[0]), want, s.leaves); err != nil {
+		leaves := make(map[int]bool)
+		if nodes[i], err = prune(&manifest.Fields[at[0]], f.schema.Field(at[0]), want, leaves); err != nil {
 			return fmt.Errorf("%w: %w", schema.ErrMismatch, err)
 		}
+		s.wanted += len(leaves)
 		s.columns[i].field, s.columns[i].root = want, at[0]
+		if s.columns[i].foreign = !owns(f, &nodes[i], want.Type); s.columns[i].foreign {
+			maps.Copy(s.leaves, leaves)
+		}
+	}
+	for i := range s.columns {
+		if s.columns[i].foreign {
+			continue
+		}
+		if err := s.openOwn(f, &s.columns[i], &nodes[i]); err != nil {
+			return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
+		}
+	}
+	if len(s.leaves) == 0 {
+		return nil
 	}
 	if err := s.checkPages(f); err != nil {
 		return err
@@ -125,46 +167,42 @@ func (s *Scanner) manifest(f *footer) (m *pqarrow.SchemaManifest, err error) {
 	return m, err
 }
 
-// checkPages walks the pages of the wanted columns and charges what they will
-// take on the Go heap.
+// checkPages walks the pages of the columns that arrow-go reads and charges what
+// they will take on the Go heap.
 func (s *Scanner) checkPages(f *footer) error {
-	var all []*leaf
 	for col := range f.meta.Schema.NumColumns() {
 		if !s.leaves[col] {
 			continue
 		}
 		d := f.meta.Schema.Column(col)
-		l := &leaf{chunk: f.chunk(s.group, col), col: col, most: d.MaxRepetitionLevel(), defined: d.MaxDefinitionLevel(), zero: zeroBits(d)}
-		if err := s.checkLeaf(f, l); err != nil {
+		if err := s.checkLeaf(f, col); err != nil {
 			return fmt.Errorf("column %q: %w", d.Path(), err)
 		}
 		root := f.meta.Schema.Root().FieldIndexByField(f.meta.Schema.ColumnRoot(col))
 		for i := range s.columns {
 			if c := &s.columns[i]; c.root == root {
-				c.leaves = append(c.leaves, l)
-				c.nested = c.nested || l.most > 0
+				c.nested = c.nested || d.MaxRepetitionLevel() > 0
 			}
 		}
-		all = append(all, l)
 	}
-	keepApart(all)
 	return nil
 }
 
 // checkLeaf does so for one leaf column.
-func (s *Scanner) checkLeaf(f *footer, l *leaf) (err error) {
-	const perPlace = int64(unsafe.Sizeof(place{}) + unsafe.Sizeof(border{}))
-	if err := checkCodec(l.codec); err != nil {
+func (s *Scanner) checkLeaf(f *footer, col int) error {
+	c := f.chunk(s.group, col)
+	if err := checkCodec(c.codec); err != nil {
 		return err
 	}
-	if l.sum, err = walkPages(bare{s.source}, l.chunk, f.meta.Schema.Column(l.col), s.rows); err != nil {
+	sum, err := walkPages(bare{s.source}, c, f.meta.Schema.Column(col), s.rows)
+	if err != nil {
 		return err
 	}
-	s.source.holes = append(s.source.holes, l.sum.empty...)
-	if err := s.charge(budget.Input, min(bufferSize(len(s.leaves)), l.size)); err != nil {
+	s.source.holes = append(s.source.holes, sum.empty...)
+	if err := s.charge(budget.Input, min(bufferSize(s.wanted), c.size)); err != nil {
 		return err
 	}
-	return s.charge(budget.Scratch, l.sum.heap+2*perPlace*int64(len(l.sum.places)))
+	return s.charge(budget.Scratch, sum.heap)
 }
 
 // openColumns opens a reader per column. arrow-go makes its own manifest,
@@ -173,7 +211,7 @@ func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 	return guard(func() error {
 		props := parquet.NewReaderProperties(s.scratch)
 		props.BufferedStreamEnabled = true
-		props.BufferSize = bufferSize(len(s.leaves))
+		props.BufferSize = bufferSize(s.wanted)
 		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = maxPage, maxPage
 		r, err := file.NewParquetReader(s.source, file.WithReadProps(props), file.WithMetadata(f.meta))
 		if err != nil {
@@ -184,22 +222,14 @@ func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 		}
 		s.files.Manifest.Fields = nodes
 		for i := range s.columns {
+			if !s.columns[i].foreign {
+				continue
+			}
 			if err := s.openColumn(i); err != nil {
 				return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
 			}
 		}
 		return nil
-	})
-}
-
-// reopenColumn gives column number i a reader that begins anew, with what the
-// source shows of its pages now.
-func (s *Scanner) reopenColumn(i int) error {
-	c := &s.columns[i]
-	return guard(func() error {
-		c.reader.Release()
-		c.reader = nil
-		return s.openColumn(i)
 	})
 }
 
@@ -243,11 +273,10 @@ func (s *Scanner) explain(err error, column string) error {
 	return blame(s.name, fmt.Errorf("%s: %w", where, err))
 }
 
-// Skip passes over rows. Whole pages of them are not even read, but for three
-// cases: columns below a list that have several leaves, whose pages seldom begin
-// with the same row; pages that do not let their rows be counted; and skips of a
-// scan that has begun which are not worth a new reader. What is left is decoded
-// and dropped. arrow-go's own shortcuts lose count in some encodings.
+// Skip passes over rows. Whole pages of them are not even read where their
+// headers, or another scanner before this one, tell how many rows they have; in
+// lists that may take their levels. What is left is decoded and dropped, as is
+// all in the columns that arrow-go reads.
 func (s *Scanner) Skip(ctx context.Context, rows int64) error {
 	if err := s.ready(ctx, rows); err != nil {
 		return err
@@ -264,8 +293,12 @@ func (s *Scanner) Skip(ctx context.Context, rows int64) error {
 // pass moves column number i to row to.
 func (s *Scanner) pass(ctx context.Context, i int, to int64) error {
 	c := &s.columns[i]
-	if err := s.enter(i, to); err != nil {
-		return s.explain(err, c.field.Name)
+	if c.own != nil {
+		if err := guard(func() error { return c.own.skip(int(to - c.at)) }); err != nil {
+			return s.explain(err, c.field.Name)
+		}
+		c.at = to
+		return nil
 	}
 	for c.at < to {
 		if err := ctx.Err(); err != nil {
@@ -286,8 +319,8 @@ func (s *Scanner) pass(ctx context.Context, i int, to int64) error {
 // Frames are charged to g; nil is the grant of Open.
 func (s *Scanner) Next(ctx context.Context, g *budget.Grant, rows int64) (leases []*frame.Lease, err error) {
 	s.pays = cmp.Or(g, s.grant)
-	err = s.advance(ctx, rows, func(n int64, arrays []arrow.Array) error {
-		more, err := s.assemble(n, arrays)
+	err = s.advance(ctx, rows, func(n int64, columns []frame.Column) error {
+		more, err := s.assemble(n, columns)
 		leases = append(leases, more...)
 		return err
 	})
@@ -316,7 +349,7 @@ func (s *Scanner) ready(ctx context.Context, rows int64) error {
 func (s *Scanner) stepRows() int64 { return max(1, int64(stepBytes/max(s.perRow, 1))) }
 
 // advance decodes rows in steps of about stepBytes and gives each to use.
-func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arrays []arrow.Array) error) error {
+func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, columns []frame.Column) error) error {
 	if err := s.ready(ctx, rows); err != nil {
 		return err
 	}
@@ -330,9 +363,11 @@ func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, arr
 	return nil
 }
 
-// step decodes n rows and gives them to use.
-func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, arrays []arrow.Array) error) error {
-	arrays := make([]arrow.Array, 0, len(s.columns))
+// step decodes n rows, or for columns of our own finds out what they take, and
+// gives them to use.
+func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, columns []frame.Column) error) error {
+	columns := make([]frame.Column, len(s.columns))
+	var arrays []arrow.Array
 	var charged int64
 	defer func() {
 		for _, a := range arrays {
@@ -344,14 +379,36 @@ func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, arrays []
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		a, heap, err := s.take(&s.columns[i], n)
+		c := &s.columns[i]
+		if c.own != nil {
+			if err := s.takeOwn(c, n, &columns[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		a, heap, err := s.take(c, n)
 		if err != nil {
 			return err
 		}
 		arrays = append(arrays, a)
 		charged += heap
+		columns[i] = frame.ColumnOf(a)
+		retype(&columns[i], c.field.Type)
 	}
-	return use(n, arrays)
+	return use(n, columns)
+}
+
+// takeOwn prepares the next n rows of a column that we read ourselves.
+func (s *Scanner) takeOwn(c *column, n int64, out *frame.Column) error {
+	err := guard(func() (err error) {
+		*out, err = c.own.take(int(n))
+		return err
+	})
+	if err != nil {
+		return s.explain(err, c.field.Name)
+	}
+	c.at += n
+	return nil
 }
 
 // take decodes the next n rows of a column and charges what they have on the Go
@@ -436,6 +493,12 @@ func (s *Scanner) Close() {
 			_ = guard(func() error { r.Release(); return nil })
 		}
 		s.columns[i].reader = nil
+		if own := s.columns[i].own; own != nil {
+			own.close()
+			for _, l := range own.leaves {
+				s.marks.put(s.group, l.col, l.marks)
+			}
+		}
 	}
 	s.scratch.Close()
 	for _, c := range s.charges {

@@ -196,7 +196,7 @@ func TestOutOfMemory(t *testing.T) {
 func TestNoMemoryForChildren(t *testing.T) {
 	obj := store(t, folder(t), "nested_v1.parquet")
 	sh := describe(t, obj)
-	p, err := schema.Project(sh.Schema, [][]string{{"pair"}})
+	p, err := schema.Project(sh.Schema, [][]string{{"pairs"}})
 	if err != nil {
 		t.Fatal(err)
 	}

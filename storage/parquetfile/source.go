@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 )
 
 // source gives arrow-go the bytes of an object. It reads under the context of
@@ -14,8 +13,7 @@ import (
 //
 // It also leaves out pages without values: pyarrow writes them between others,
 // and arrow-go takes one for the end of its column. What follows in the column
-// chunk moves up, and the chunk ends early by as much. In the same way it hides
-// the pages before the one with which a reader begins.
+// chunk moves up, and the chunk ends early by as much.
 type source struct {
 	ctx   context.Context
 	obj   object
@@ -30,12 +28,8 @@ type object interface {
 	Size() int64
 }
 
-// hole is a range of bytes to leave out, of a chunk that ends at end. What stands
-// in for them is no longer than they are.
-type hole struct {
-	from, to, start, end int64
-	lead                 lead
-}
+// hole is a range of bytes to leave out of a chunk.
+type hole struct{ from, to, start, end int64 }
 
 // ReadAt reads at off as if the holes of the chunk that off lies in were not there.
 func (s *source) ReadAt(p []byte, off int64) (int, error) {
@@ -55,11 +49,7 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 				return done, err
 			}
 		}
-		n := h.lead.read(p[done:], off-h.from)
-		if done += n; done == len(p) {
-			return done, nil
-		}
-		off += int64(n) + h.to - h.from - h.lead.length()
+		off += h.to - h.from
 	}
 	left := min(int64(len(p)-done), max(0, end-off))
 	n, err := s.read(p[done:done+int(left)], off)
@@ -69,17 +59,23 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return done, err
 }
 
-// hide replaces the holes of a chunk.
-func (s *source) hide(c chunk, holes []hole) {
-	s.holes = slices.DeleteFunc(s.holes, func(h hole) bool { return h.start == c.start })
-	s.holes = append(s.holes, holes...)
-}
-
 // bare reads a source as if it had no holes.
 type bare struct{ s *source }
 
 // ReadAt reads at off, like io.ReaderAt.
 func (b bare) ReadAt(p []byte, off int64) (int, error) { return b.s.read(p, off) }
+
+// fill fills p with the bytes from off on.
+func (s *source) fill(p []byte, off int64) error {
+	n, err := s.read(p, off)
+	if n < len(p) && (err == nil || errors.Is(err, io.EOF)) {
+		return io.ErrUnexpectedEOF
+	}
+	if n == len(p) {
+		return nil
+	}
+	return err
+}
 
 func (s *source) read(p []byte, off int64) (int, error) {
 	if s.err != nil {

@@ -21,29 +21,38 @@ import (
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
-// bordersOf lists the rows with which pages can be entered, and those around them.
-func (w *world) bordersOf(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, segment int) (rows []int64) {
+// marksOf lists the rows with which pages begin, and those around them. All rows
+// are passed to find them.
+func (w *world) marksOf(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, segment int) (rows []int64) {
 	t.Helper()
 	s, err := Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, c := range s.columns {
-		for _, l := range c.leaves {
-			if err := s.findBorders(l, s.rows); err != nil {
-				t.Fatal(err)
-			}
-			if n := int64(len(l.sum.places)); l.rows.pages == n && l.rows.rows != s.rows {
-				t.Errorf("%s: counted %d rows of %d", c.field.Name, l.rows.rows, s.rows)
-			}
-			for _, b := range l.rows.starts {
-				rows = append(rows, max(b.row-1, 0), b.row, min(b.row+1, s.rows))
-			}
+	if err := s.Skip(t.Context(), s.rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range s.readers() {
+		if len(l.marks) == 0 && s.rows > 0 || len(l.marks) > 0 && l.marks[0].row != 0 {
+			t.Errorf("%s: marks %v", l.column.Path(), l.marks)
+		}
+		for _, m := range l.marks {
+			rows = append(rows, max(m.row-1, 0), m.row, min(m.row+1, s.rows))
 		}
 	}
 	slices.Sort(rows)
 	return slices.Compact(rows)
+}
+
+// readers lists those of all columns that we read ourselves.
+func (s *Scanner) readers() (all []*leafReader) {
+	for _, c := range s.columns {
+		if c.own != nil {
+			all = append(all, c.own.leaves...)
+		}
+	}
+	return all
 }
 
 // sliced is what pyarrow read of the rows of one segment.
@@ -55,9 +64,10 @@ func sliced(all []arrow.Array, from, to int64) []arrow.Array {
 	return out
 }
 
-// TestEnter begins at every place where a page does, and a row before and after
-// it: what comes is what comes to those who decode all.
-func TestEnter(t *testing.T) {
+// TestSkipToPages begins at every place where a page does, and a row before and
+// after it, with and without knowing where that is: what comes is what comes to
+// those who decode all.
+func TestSkipToPages(t *testing.T) {
 	for _, name := range names(t, "") {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1<<30)
@@ -66,11 +76,14 @@ func TestEnter(t *testing.T) {
 			s, all := expected(t, folder(t), name)
 			var before int64
 			for i, seg := range sh.Segments {
-				rows := w.bordersOf(t, obj, sh, i)
+				rows := w.marksOf(t, obj, sh, i)
 				want := sliced(all, before, before+seg.Rows)
 				const most = 6
 				step := 1 + len(rows)/most
 				for at := i % step; at < len(rows); at += step {
+					if at%2 == 0 {
+						sh = describe(t, obj)
+					}
 					got, err := w.read(t, obj, sh, i, schema.All(sh.Schema), rows[at], 3, 0)
 					if err != nil {
 						t.Fatalf("from row %d: %v", rows[at], err)
@@ -83,53 +96,21 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// TestEnterAcross checks that columns are entered, not passed over, in every
-// compression whose front can be read: those of one leaf at the page that has the
-// row, structs at such a page of each leaf, lists of structs where pages meet.
-func TestEnterAcross(t *testing.T) {
-	for _, name := range []string{"across_none", "across_snappy", "across_zstd", "across_gzip", "across_brotli", "across_v2"} {
+// TestSkipsInTurns skips and reads in turns.
+func TestSkipsInTurns(t *testing.T) {
+	for _, name := range names(t, "across_snappy", "across_v2", "across_lz4", "across_dict", "nested_v2_plain", "flat_v1_plain", "fallback", "delta_v2_5000", "dictionary_pages", "fixed_lists_v1_plain") {
 		w := newWorld(t, 1<<30)
 		obj := store(t, folder(t), name+".parquet")
-		sh := describe(t, obj)
-		s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range s.columns {
-			c := &s.columns[i]
-			if err := s.enter(i, 1200); err != nil {
-				t.Error(err)
-			}
-			hidden := len(s.source.holes) > 0
-			s.source.holes = nil
-			if !hidden && c.field.Name != "map" && c.field.Name != "cells" || len(c.leaves) == 1 && c.at < 900 {
-				t.Errorf("%s: %s entered at row %d, %t", name, c.field.Name, c.at, hidden)
-			}
-		}
-		s.Close()
-	}
-}
-
-// TestEnterAnew skips and reads in turns, with steps so short that every skip
-// begins a new reader, and without.
-func TestEnterAnew(t *testing.T) {
-	for _, name := range names(t, "across_snappy", "across_v2", "across_dict", "nested_v2_plain", "flat_v1_plain", "fallback", "delta_v2_5000", "dictionary_pages") {
-		w := newWorld(t, 1<<30)
-		obj := store(t, folder(t), name+".parquet")
-		sh := describe(t, obj)
 		fields, all := expected(t, folder(t), name)
-		rows := sh.Segments[0].Rows
 		rapid.Check(t, func(r *rapid.T) {
+			sh := describe(t, obj)
+			rows := sh.Segments[0].Rows
 			s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			short := rapid.Bool().Draw(r, "short")
-			for range rapid.IntRange(1, 3).Draw(r, "turns") {
-				if short {
-					s.perRow = stepBytes / 20
-				}
+			for range rapid.IntRange(1, 4).Draw(r, "turns") {
 				if err := s.Skip(t.Context(), rapid.Int64Range(0, rows-s.at).Draw(r, "skip")); err != nil {
 					r.Fatal(err)
 				}
@@ -174,83 +155,59 @@ func (r watchedReader) ReadAt(p []byte, off int64) (int, error) {
 	return r.r.ReadAt(p, off)
 }
 
-// TestHiddenPagesAreNotRead enters at three quarters of flat columns.
-func TestHiddenPagesAreNotRead(t *testing.T) {
-	obj := store(t, folder(t), "long.parquet")
-	sh := describe(t, obj)
-	w := newWorld(t, 1<<30)
-	p, err := schema.Project(sh.Schema, [][]string{{"n"}, {"s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	seen := &watched{Object: obj}
-	s.source.obj = seen
-	if err := s.Skip(t.Context(), s.rows*3/4); err != nil {
-		t.Fatal(err)
-	}
-	leases, err := s.Next(t.Context(), nil, s.rows-s.at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range leases {
-		l.Release()
-	}
-	for _, c := range s.columns {
-		l := c.leaves[0]
-		b, _ := l.rows.below(s.rows * 3 / 4)
-		if first := l.sum.places[0].at; b.at-first < (l.end-first)/4 {
-			t.Errorf("%s is entered at %d, of %d to %d", c.field.Name, b.at, first, l.end)
-		}
-		for _, r := range seen.reads {
-			if r.from < b.at && r.to > l.sum.places[0].at {
-				t.Errorf("%s: read %d to %d, hidden up to %d", c.field.Name, r.from, r.to, b.at)
-			}
-		}
-	}
-}
-
-// TestBordersAreKept counts levels once per file.
-func TestBordersAreKept(t *testing.T) {
-	obj := store(t, folder(t), "across_snappy.parquet")
-	sh := describe(t, obj)
-	w := newWorld(t, 1<<30)
-	for round := range 2 {
-		s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+// TestSkippedPages reads a few rows at three quarters of a row group: of what was
+// passed no bodies of pages are read the first time, and not even headers later.
+// In lists the first time takes levels.
+func TestSkippedPages(t *testing.T) {
+	for _, c := range []struct{ name, column string }{{"long", "n"}, {"long", "s"}, {"long", "v"}, {"long_v2", "n"}, {"long_v2", "v"}, {"long_v2", "l"}} {
+		obj := store(t, folder(t), c.name+".parquet")
+		sh := describe(t, obj)
+		w := newWorld(t, 1<<30)
+		p, err := schema.Project(sh.Schema, [][]string{{c.column}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := &watched{Object: obj}
-		s.source.obj = seen
-		for i := range s.columns {
-			if err := s.enter(i, 1200); err != nil {
+		for round := range 2 {
+			seen := &watched{Object: obj}
+			s, err := Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
+			if err != nil {
 				t.Fatal(err)
 			}
+			s.source.obj = seen
+			l := s.readers()[0]
+			l.step = 256 // no more than asked for
+			to := s.rows * 3 / 4
+			if err := s.Skip(t.Context(), to); err != nil {
+				t.Fatal(err)
+			}
+			leases, err := s.Next(t.Context(), nil, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases[0].Release()
+			last := l.marks[len(l.marks)-1]
+			for i, m := range l.marks {
+				if m.row <= to {
+					last = l.marks[i]
+				}
+			}
+			var passed int64
+			for _, r := range seen.reads {
+				if r.from > l.marks[0].at && r.from < last.at {
+					passed += r.to - r.from
+				}
+			}
+			most := (last.at - l.marks[0].at) / 4
+			if round == 1 {
+				most = 0
+			}
+			if passed > most && (!l.nested || c.name != "long" || round == 1) {
+				t.Errorf("%s: round %d: %d bytes were read of %d that were passed", c.column, round, passed, last.at-l.marks[0].at)
+			}
+			s.Close()
 		}
-		if (len(seen.reads) == 0) != (round == 1) {
-			t.Errorf("round %d: %d reads", round, len(seen.reads))
-		}
-		s.Close()
-	}
-	if kept := sh.Facts.(*facts).found; kept.count == 0 || kept.count > maxFound {
-		t.Errorf("%d borders kept", kept.count)
-	}
-}
-
-// TestKeepApart finds the chunks that share bytes.
-func TestKeepApart(t *testing.T) {
-	var all []*leaf
-	for _, c := range [][2]int64{{90, 100}, {0, 50}, {10, 20}, {45, 60}, {60, 90}, {100, 101}} {
-		all = append(all, &leaf{chunk: chunk{start: c[0], end: c[1]}})
-	}
-	keepApart(all)
-	for _, l := range all {
-		if l.stuck != (l.start < 60) {
-			t.Errorf("%d to %d: %t", l.start, l.end, l.stuck)
+		if kept := sh.Facts.(*facts).marks; kept.count == 0 || kept.count > maxMarks {
+			t.Errorf("%d marks kept", kept.count)
 		}
 	}
 }

@@ -1,0 +1,176 @@
+package parquetfile
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/frame"
+)
+
+// stream gives the pages of one column chunk, in order.
+type stream struct {
+	input
+	chunk    chunk
+	column   *schema.Column
+	inflater *inflater
+	limit    int64 // most bytes of a page, stored or decompressed
+	number   int   // of the next page, among those of the chunk
+	values   int64 // in the data pages so far, nulls and empty lists included
+	here     mark  // the page whose header came last
+	dict     bool  // there was a dictionary
+}
+
+// body is what comes behind the header of a page.
+type body struct {
+	stored []byte        // as in the file, in window
+	window *window       // nil: nothing is held
+	plain  []byte        // decompressed, without the levels of a page of version 2
+	region *frame.Region // of plain, if it is not part of stored
+}
+
+// next reads the header of the next page. ok is false when there is none.
+func (s *stream) next() (p page, ok bool, err error) {
+	if s.values >= s.chunk.values {
+		return p, false, nil
+	}
+	if s.at >= s.end {
+		return p, false, fmt.Errorf("num_values %d, but its pages have %d", s.chunk.values, s.values)
+	}
+	s.here = mark{at: s.at, values: s.values, number: s.number}
+	if p, err = s.header(); err == nil {
+		err = p.check(s.column, s.values > 0, s.dict, s.limit)
+	}
+	if p.kind == pageDict {
+		s.dict = true
+	} else {
+		s.values += p.values
+	}
+	if err == nil && s.values > s.chunk.values {
+		err = fmt.Errorf("num_values %d, but its pages have %d", s.chunk.values, s.values)
+	}
+	if err != nil {
+		return p, false, fmt.Errorf("page %d at %d: %w", s.here.number, s.here.at, err)
+	}
+	return p, true, nil
+}
+
+// header parses the header of the next page and moves behind it.
+func (s *stream) header() (page, error) {
+	for n := int64(256); ; n *= 8 {
+		b, err := s.peek(n)
+		if err != nil {
+			return page{}, err
+		}
+		t := thrift{b: b}
+		p := parsePage(&t)
+		if !t.bad {
+			p.header = int64(t.pos)
+			s.at += p.header
+			if p.size > s.end-s.at {
+				return p, fmt.Errorf("compressed_page_size %d, the chunk ends after %d", p.size, s.end-s.at)
+			}
+			return p, nil
+		}
+		if int64(len(b)) < n || n >= maxHeader {
+			return page{}, fmt.Errorf("page header: %w", errThrift)
+		}
+	}
+}
+
+// pass moves behind the body of the page whose header came last.
+func (s *stream) pass(p page) {
+	s.at += p.size
+	s.number++
+}
+
+// load reads the body of the page whose header came last. A checksum that does
+// not fit may be the fault of what lies between the store and us: so it is read
+// once more.
+func (s *stream) load(p page, b *body) (err error) {
+	at := s.at
+	if b.stored, b.window, err = s.take(p.size); err != nil {
+		return err
+	}
+	if p.checked && crc32.ChecksumIEEE(b.stored) != p.crc {
+		if err := s.again(b.stored, at); err != nil {
+			return err
+		}
+		if sum := crc32.ChecksumIEEE(b.stored); sum != p.crc {
+			return fmt.Errorf("page %d at %d: its bytes have the CRC-32 %08x, its header says %08x, also when they are read again", s.number, at, sum, p.crc)
+		}
+	}
+	s.number++
+	return nil
+}
+
+// inflate makes the values of a page readable. It is done when somebody needs them.
+func (s *stream) inflate(p page, b *body) error {
+	if b.plain != nil || p.raw == 0 && p.size == 0 {
+		return nil
+	}
+	levels := int64(0)
+	if p.kind == pageDataV2 {
+		levels = p.levels + p.defined // they are not compressed
+	}
+	src, raw := b.stored[levels:], p.raw-levels
+	if s.chunk.codec == compress.Codecs.Uncompressed || p.bare {
+		b.plain = src // some writers tell another uncompressed_page_size
+		return nil
+	}
+	if raw == 0 {
+		return nil // nothing to decompress, whatever stands for it
+	}
+	region, err := s.pool.Alloc(s.grant, budget.Scratch, int(raw))
+	if err != nil {
+		return err
+	}
+	if err := s.inflater.inflate(s.chunk.codec, region.Bytes(), src); err != nil {
+		region.Free()
+		return err
+	}
+	b.plain, b.region = region.Bytes(), region
+	if levels == 0 {
+		b.window.release()
+		b.stored, b.window = nil, nil
+	}
+	return nil
+}
+
+// free gives back what the body holds.
+func (b *body) free() {
+	if b.window != nil {
+		b.window.release()
+	}
+	if b.region != nil {
+		b.region.Free()
+	}
+	*b = body{}
+}
+
+// checkLevels looks at what the header of a page of version 2 says of its levels.
+func (p page) checkLevels(column *schema.Column) error {
+	switch {
+	case p.kind != pageDataV2:
+		return nil
+	case p.levels < 0 || p.defined < 0 || p.levels+p.defined > min(p.size, p.raw):
+		return fmt.Errorf("levels of %d and %d bytes in a page of %d, %d uncompressed", p.levels, p.defined, p.size, p.raw)
+	case column.MaxRepetitionLevel() == 0 && p.rows != p.values:
+		return fmt.Errorf("num_rows %d, but num_values %d in a column without lists", p.rows, p.values)
+	case p.nulls < 0 || p.nulls > p.values:
+		return fmt.Errorf("num_nulls %d of %d values", p.nulls, p.values)
+	}
+	return nil
+}
+
+var errNoDictionary = errors.New("dictionary indices without a dictionary")
+
+// indexed tells whether the values of a page are indices of the dictionary.
+func (p page) indexed() bool {
+	return p.encoding == parquet.Encodings.PlainDict || p.encoding == parquet.Encodings.RLEDict
+}
