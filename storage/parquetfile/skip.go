@@ -138,7 +138,7 @@ func (l *leafReader) jump(n int) (int, error) {
 		}
 	}
 	m := l.marks[i-1]
-	l.at, l.stream.values, l.number, l.row = m.at, m.values, m.number, m.row
+	l.at, l.seen, l.number, l.row = m.at, m.values, m.number, m.row
 	return int(to - m.row), nil
 }
 
@@ -151,7 +151,7 @@ func (l *leafReader) readFirst() error {
 	if h.kind == pageDict {
 		return l.readDictionary(h)
 	}
-	l.at, l.stream.values = l.here.at, l.here.values
+	l.at, l.seen = l.here.at, l.here.values
 	return nil
 }
 

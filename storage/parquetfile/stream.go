@@ -21,7 +21,7 @@ type stream struct {
 	inflater *inflater
 	limit    int64 // most bytes of a page, stored or decompressed
 	number   int   // of the next page, among those of the chunk
-	values   int64 // in the data pages so far, nulls and empty lists included
+	seen     int64 // values in the data pages so far, nulls and empty lists included
 	here     mark  // the page whose header came last
 	dict     bool  // there was a dictionary
 }
@@ -36,23 +36,23 @@ type body struct {
 
 // next reads the header of the next page. ok is false when there is none.
 func (s *stream) next() (p page, ok bool, err error) {
-	if s.values >= s.chunk.values {
+	if s.seen >= s.chunk.values {
 		return p, false, nil
 	}
 	if s.at >= s.end {
-		return p, false, fmt.Errorf("num_values %d, but its pages have %d", s.chunk.values, s.values)
+		return p, false, fmt.Errorf("num_values %d, but its pages have %d", s.chunk.values, s.seen)
 	}
-	s.here = mark{at: s.at, values: s.values, number: s.number}
+	s.here = mark{at: s.at, values: s.seen, number: s.number}
 	if p, err = s.header(); err == nil {
-		err = p.check(s.column, s.values > 0, s.dict, s.limit)
+		err = p.check(s.column, s.seen > 0, s.dict, s.limit)
 	}
 	if p.kind == pageDict {
 		s.dict = true
 	} else {
-		s.values += p.values
+		s.seen += p.values
 	}
-	if err == nil && s.values > s.chunk.values {
-		err = fmt.Errorf("num_values %d, but its pages have %d", s.chunk.values, s.values)
+	if err == nil && s.seen > s.chunk.values {
+		err = fmt.Errorf("num_values %d, but its pages have %d", s.chunk.values, s.seen)
 	}
 	if err != nil {
 		return p, false, fmt.Errorf("page %d at %d: %w", s.here.number, s.here.at, err)
