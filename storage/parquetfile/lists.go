@@ -146,8 +146,9 @@ func (l *leafReader) takeRegular(k int) (bool, error) {
 // decodeLists reads levels of p for one track.
 func decodeLists[O encoding.Offset](l *leafReader, t *track, p *dataPage, n int) (c encoding.Counts, err error) {
 	into := encoding.ListsInto[O]{Slots: O(l.slots)}
+	rows := min(n-l.taken, p.left)
 	if t.rows != nil {
-		if err := t.rows.grow(min(n-l.taken, p.left)); err != nil {
+		if err := t.rows.grow(rows); err != nil {
 			return c, err
 		}
 		into.Lists = encoding.Bitmap{B: t.rows.bits, At: t.rows.n}
@@ -163,7 +164,7 @@ func decodeLists[O encoding.Offset](l *leafReader, t *track, p *dataPage, n int)
 			return c, err
 		}
 	}
-	c, err = encoding.DecodeLists(&t.lists, n-l.taken, into)
+	c, err = encoding.DecodeLists(&t.lists, rows, into)
 	if t.rows != nil {
 		t.rows.added(c.Rows, c.Lists)
 	}
