@@ -10,19 +10,17 @@ import (
 // be called by several goroutines at once.
 type Grant struct {
 	ledger   *Ledger
-	seats    []*Seat
-	window   *charge // whose frames it pays for, if any
-	loan     bool    // all of it is revocable
-	admitted int64   // guarded by ledger.mu, as all below
-	extra    int64   // held revocably, beyond what was admitted
-	slot     int64   // held as the large slot
+	loan     bool  // it has nothing of its own
+	admitted int64 // guarded by ledger.mu, as all below
+	lent     int64 // held on loan
+	slot     int64 // held as the large slot
 	used     int64
 	decoding int64 // of used, what decoders have
 	peak     int64 // the most that they asked for
 	closed   bool
 
-	asked   bool          // what is revocable is wanted back
-	revoked chan struct{} // closed when it is, or when the large slot is wanted
+	asked   bool          // what is lent, or the large slot, is wanted back
+	revoked chan struct{} // closed when it is
 }
 
 // Charge takes n bytes for k. Past what the grant holds it grows if the bytes
@@ -49,65 +47,58 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 	if k.decoding() {
 		g.peak = max(g.peak, g.decoding+n)
 	}
-	if err := g.take(k, n); err != nil {
-		return err
+	if growth := g.growth(n); growth > 0 && !g.grow(growth) {
+		if !g.loan && growth <= l.Most()-l.firm {
+			l.revoke(growth) // too late for this one, in time for the next
+		}
+		return fmt.Errorf("budget: %d more bytes of %s on a grant of %d with %d in use (%d of %d reserved, %d waiting): %w",
+			n, k, g.admitted+g.lent+g.slot, g.used, l.limit-l.free(), l.limit, l.waiting(), ErrExhausted)
 	}
+	g.use(k, n)
 	l.count(k, n, heap)
 	l.serve() // what the grant grew by may have been meant for another
 	return nil
 }
 
-// take puts n bytes on the grant.
-func (g *Grant) take(k Kind, n int64) error {
-	l := g.ledger
-	growth := max(g.used+n-g.extra-g.slot-g.firm(), 0)
-	if growth > 0 && !g.grow(growth) {
-		return fmt.Errorf("budget: %d more bytes of %s on a grant of %d with %d in use (%d of %d reserved, %d waiting): %w",
-			n, k, g.admitted+g.extra+g.slot, g.used, l.limit-l.free(), l.limit, l.waiting(), ErrExhausted)
-	}
+// use puts n bytes on the grant, or with a negative n takes them off.
+func (g *Grant) use(k Kind, n int64) {
 	g.change(func() {
 		g.used += n
 		if k.decoding() {
 			g.decoding += n
 		}
 	})
-	return nil
 }
 
-// grow makes sure that n more bytes may be charged.
+// growth is how much the grant has to grow to be charged n more bytes.
+func (g *Grant) growth(n int64) int64 { return max(g.used+n-g.lent-g.slot-g.firm(), 0) }
+
+// grow tells whether the grant may be charged n bytes beyond what it holds, at once.
 func (g *Grant) grow(n int64) bool {
 	l := g.ledger
 	if g.loan {
-		return !g.asked && l.reserve(g, n)
+		return !g.asked && l.lend(g, n)
 	}
-	if len(l.line) == 0 && l.room(n) {
-		return true
-	}
-	if n <= l.Most()-l.firm {
-		l.revoke(n) // too late for this one, in time for the next
-	}
-	return false
+	return len(l.line) == 0 && l.room(n)
 }
 
 // firm is what the grant holds for good, the large slot not counted.
-func (g *Grant) firm() int64 { return max(g.admitted, g.used-g.extra-g.slot) }
+func (g *Grant) firm() int64 { return max(g.admitted, g.used-g.lent-g.slot) }
 
 // change lets f change the grant and keeps the ledger's sums in step. What is
-// revocable and not in use goes when it is no longer reserved for anything.
+// lent and no longer in use goes.
 func (g *Grant) change(f func()) {
 	l := g.ledger
-	had := g.extra
+	had := g.lent
 	l.firm -= g.firm()
-	l.spare -= had
+	l.lent -= had
 	f()
-	if g.loan || g.closed {
-		g.extra = min(g.extra, max(g.used-g.admitted, 0))
-	}
-	if had > 0 && g.extra == 0 {
-		l.ahead = slices.DeleteFunc(l.ahead, func(o *Grant) bool { return o == g })
+	g.lent = min(g.lent, g.used)
+	if had > 0 && g.lent == 0 {
+		l.loans = slices.DeleteFunc(l.loans, func(o *Grant) bool { return o == g })
 	}
 	l.firm += g.firm()
-	l.spare += g.extra
+	l.lent += g.lent
 }
 
 // Credit gives n bytes of k back, also after Close. What the grant had grown
@@ -124,12 +115,7 @@ func (g *Grant) credit(k Kind, n int64, heap bool) {
 	defer l.mu.Unlock()
 	g.mustHave(k, n, heap)
 	l.count(k, -n, heap)
-	g.change(func() {
-		g.used -= n
-		if k.decoding() {
-			g.decoding -= n
-		}
-	})
+	g.use(k, -n)
 	g.vacate()
 	l.serve()
 }
@@ -157,23 +143,20 @@ func (g *Grant) Move(from, to Kind, n int64) {
 }
 
 // Pass lets another grant of the ledger pay for n bytes of k, which are not a
-// decoder's. If it can neither hold them nor grow by them at once, nothing
-// changes and the error is ErrExhausted.
-func (g *Grant) Pass(k Kind, n int64, to *Grant) error {
+// decoder's, if that holds them or can grow by them at once, and tells whether it does.
+func (g *Grant) Pass(k Kind, n int64, to *Grant) bool {
 	l := g.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.mustHave(k, n, false)
-	if to.closed {
-		return fmt.Errorf("budget: %d bytes of %s to a closed grant: %w", n, k, ErrExhausted)
+	if growth := to.growth(n); to.closed || growth > 0 && !to.grow(growth) {
+		return false
 	}
-	g.change(func() { g.used -= n })
-	err := to.take(k, n)
-	if err != nil {
-		g.change(func() { g.used += n })
-	}
+	to.use(k, n)
+	g.use(k, -n)
+	g.vacate()
 	l.serve()
-	return err
+	return true
 }
 
 // Free returns how many bytes of what was admitted are not in use.
@@ -208,8 +191,15 @@ func (g *Grant) Peak() int64 {
 	return peak
 }
 
-// Close returns what is not charged at once, and the seats; charged bytes return
-// as they are credited. Closing again does nothing.
+// Closed tells whether the grant takes no more: what is charged to it is to be given back.
+func (g *Grant) Closed() bool {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	return g.closed
+}
+
+// Close returns what is not charged at once; charged bytes return as they are
+// credited. Closing again does nothing.
 func (g *Grant) Close() {
 	l := g.ledger
 	l.mu.Lock()
@@ -218,15 +208,8 @@ func (g *Grant) Close() {
 		return
 	}
 	l.open--
-	for _, s := range g.seats {
-		s.close()
-	}
-	g.close()
-	l.serve()
-}
-
-func (g *Grant) close() {
 	g.closed = true
 	g.change(func() { g.admitted = 0 })
 	g.vacate()
+	l.serve()
 }

@@ -1,17 +1,17 @@
 // Package budget is the ledger of memory: reservations, grants, the one limit.
 //
-// Memory is given out in four ways, none of which can block another for ever:
+// Memory is given out in three ways, none of which can block another for ever:
 //
 //   - A [Grant] is a holder's own share. It is admitted whole, first come first
-//     served. Who waits in line holds nothing, and who holds never waits in line.
-//   - A window's charge is shared by the streams of one plan that read that
-//     window; each has a [Seat]. Who runs ahead of the others gives its window
-//     back and waits for the slowest, and the slowest waits for nobody.
-//   - What is only good to have is revocable: windows reserved ahead, and loans.
-//     It is there while nobody waits for it, and its holders give it back soon
-//     when they are told to.
+//     served. Who waits in line holds nothing, and who holds never waits in line:
+//     a grant grows only by what is free at once.
+//   - A loan is what is only good to have. It takes what is free while nobody
+//     waits, and its holder gives it back soon when it is told to.
 //   - The one large slot is for decoding what outgrew its grant. It is set
-//     aside; while nobody decodes in it, only what is revocable may fill it.
+//     aside; while nobody decodes in it, only loans may fill it.
+//
+// What streams share, and who among them waits for whom, is not known here: a
+// grant may be cut in two, and a charge may pass from one grant to another.
 package budget
 
 import (
@@ -59,14 +59,13 @@ type Options struct {
 
 // Stats are the numbers of a ledger at one moment.
 type Stats struct {
-	Limit     int64          // bytes
-	Reserved  int64          // bytes held, used or not; never over Limit
-	Revocable int64          // of those, bytes that are given back when somebody waits
-	Used      map[Kind]int64 // bytes charged, by kind; kinds at zero are left out
-	Heap      int64          // of those, bytes on the Go heap
-	Waiting   int            // callers in line, for the large slot, or ahead of the streams they share a window with
-	Grants    int            // grants that are open
-	Windows   int            // charges of windows
+	Limit    int64          // bytes
+	Reserved int64          // bytes held, used or not; never over Limit
+	Lent     int64          // of those, bytes on loan, which are given back when somebody waits
+	Used     map[Kind]int64 // bytes charged, by kind; kinds at zero are left out
+	Heap     int64          // of those, bytes on the Go heap
+	Waiting  int            // callers in line or for the large slot
+	Grants   int            // grants that are open
 }
 
 // Ledger shares out one limit of memory. It is safe for concurrent use.
@@ -75,27 +74,25 @@ type Ledger struct {
 	large int64
 	tell  func(int64)
 
-	mu    sync.Mutex // guards all below, and all grants and seats
-	firm  int64      // held by grants, the large slot not counted; at most limit - large
-	spare int64      // held revocably
-	used  map[Kind]int64
-	heap  int64
-	told  int64 // the last word to tell
-	open  int
+	mu   sync.Mutex // guards all below, and all grants
+	firm int64      // held by grants, the large slot not counted; at most limit - large
+	lent int64      // on loan
+	used map[Kind]int64
+	heap int64
+	told int64 // the last word to tell
+	open int
 
 	line   []*waiter // for admission
 	slots  []*waiter // for the large slot
 	holder *Grant    // of the large slot
-	ahead  []*Grant  // that hold revocable bytes, oldest first
-	plans  map[string]*plan
-	queued []*Seat // that wait for a window, in order of arrival
+	loans  []*Grant  // that have lent bytes, oldest first
 	since  time.Time
 }
 
 // New makes a ledger of o.Limit bytes.
 func New(o Options) *Ledger {
 	limit := max(o.Limit, 0)
-	l := &Ledger{limit: limit, large: min(max(o.Large, 0), limit), tell: o.Heap, used: make(map[Kind]int64), plans: make(map[string]*plan)}
+	l := &Ledger{limit: limit, large: min(max(o.Large, 0), limit), tell: o.Heap, used: make(map[Kind]int64)}
 	if l.tell == nil {
 		l.tell = func(int64) {}
 	}
@@ -104,6 +101,9 @@ func New(o Options) *Ledger {
 
 // Most is the largest need that can ever be admitted: the limit less the large slot.
 func (l *Ledger) Most() int64 { return l.limit - l.large }
+
+// Slot is the size of the large slot.
+func (l *Ledger) Slot() int64 { return l.large }
 
 // Waiting returns since when there has always been somebody who waits for
 // memory; the zero time if nobody does.
@@ -117,19 +117,15 @@ func (l *Ledger) Waiting() time.Time {
 func (l *Ledger) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Stats{
-		Limit: l.limit, Reserved: l.limit - l.free(), Revocable: l.spare, Used: maps.Clone(l.used), Heap: l.heap,
+	return Stats{
+		Limit: l.limit, Reserved: l.limit - l.free(), Lent: l.lent, Used: maps.Clone(l.used), Heap: l.heap,
 		Waiting: l.waiting(), Grants: l.open,
 	}
-	for _, p := range l.plans {
-		s.Windows += len(p.charges)
-	}
-	return s
 }
 
 // free is what nobody holds. The lock is held here and in all below.
 func (l *Ledger) free() int64 {
-	n := l.limit - l.firm - l.spare
+	n := l.limit - l.firm - l.lent
 	if l.holder != nil {
 		n -= l.large
 	}
@@ -139,10 +135,10 @@ func (l *Ledger) free() int64 {
 // room tells whether n more firm bytes can be held at once.
 func (l *Ledger) room(n int64) bool { return n <= l.Most()-l.firm && n <= l.free() }
 
-// quiet tells whether nobody waits for what is held revocably.
+// quiet tells whether nobody waits for bytes that are free or lent.
 func (l *Ledger) quiet() bool { return len(l.line) == 0 && len(l.slots) == 0 }
 
-func (l *Ledger) waiting() int { return len(l.line) + len(l.slots) + len(l.queued) }
+func (l *Ledger) waiting() int { return len(l.line) + len(l.slots) }
 
 // note keeps the time since when somebody waits.
 func (l *Ledger) note() {
@@ -154,18 +150,12 @@ func (l *Ledger) note() {
 	}
 }
 
-// serve gives what is free to those who wait: the large slot first, for its
-// waiters hold memory; then the line; then, if nobody waits in it, those who
-// run ahead.
+// serve gives what is free to those who wait: first for the large slot, for they
+// hold memory; then in line.
 func (l *Ledger) serve() {
-	if l.waiting() > 0 {
-		l.serveSlot()
-		if l.holder != nil || len(l.slots) == 0 {
-			l.serveLine()
-		}
-		if len(l.line) == 0 {
-			l.serveSeats()
-		}
+	l.serveSlot()
+	if l.holder != nil || len(l.slots) == 0 {
+		l.serveLine()
 	}
 	l.note()
 }

@@ -9,40 +9,31 @@ import (
 
 // waiter is a caller in line; ready is closed once it is served.
 type waiter struct {
-	need    int64
-	windows []Window
-	grant   *Grant // nil until it is served; in line for the large slot, whom it is for
-	ready   chan struct{}
-	served  bool
+	need   int64
+	grant  *Grant // nil until it is served; in line for the large slot, whom it is for
+	ready  chan struct{}
+	served bool
 }
 
-// Admit reserves need bytes, and a charge for each of the windows that no stream
-// of the same plan has yet, all at once and in order of arrival. It waits until
-// ctx ends: ErrTimeout after its deadline, its own error when it was cancelled.
-// What exceeds Most is ErrTooLarge at once, whoever else might share it now.
-func (l *Ledger) Admit(ctx context.Context, need int64, windows ...Window) (*Grant, error) {
-	whole := need
-	for _, w := range windows {
-		if w.Bytes < 0 || need < 0 {
-			return nil, fmt.Errorf("budget: need of %d bytes and a window of %d", need, w.Bytes)
-		}
-		whole += min(w.Bytes, l.limit+1)
-	}
+// Admit reserves need bytes in order of arrival. It waits until ctx ends:
+// ErrTimeout after its deadline, its own error when it was cancelled. What
+// exceeds Most is ErrTooLarge at once.
+func (l *Ledger) Admit(ctx context.Context, need int64) (*Grant, error) {
 	switch {
 	case need < 0:
 		return nil, fmt.Errorf("budget: need of %d bytes", need)
-	case need > l.Most() || whole > l.Most():
-		return nil, fmt.Errorf("budget: %d bytes needed, of %d that are there for streams: %w: ask for fewer rows or columns at once", whole, l.Most(), ErrTooLarge)
+	case need > l.Most():
+		return nil, fmt.Errorf("budget: %d bytes needed, of %d that are there for streams: %w: ask for fewer rows or columns at once", need, l.Most(), ErrTooLarge)
 	case ctx.Err() != nil:
-		return nil, refusal(ctx.Err(), whole)
+		return nil, refusal(ctx.Err(), need)
 	}
 	l.mu.Lock()
-	w := &waiter{need: need, windows: windows, ready: make(chan struct{})}
+	w := &waiter{need: need, ready: make(chan struct{})}
 	l.line = append(l.line, w)
 	l.serve()
 	l.mu.Unlock()
 	if err := l.wait(ctx, w, &l.line); err != nil {
-		return nil, refusal(err, whole)
+		return nil, refusal(err, need)
 	}
 	return w.grant, nil
 }
@@ -82,26 +73,18 @@ func refusal(err error, need int64) error {
 }
 
 // serveLine admits the head of the line as long as it fits. If it would fit
-// without what is revocable, that is asked for.
+// without what is lent, that is asked for.
 func (l *Ledger) serveLine() {
 	for len(l.line) > 0 {
-		w, behind := l.line[0], false
-		firm, fresh := l.cost(w, behind)
-		if !l.fits(firm, fresh) { // to wait behind the next window's streams does to begin with
-			behind = true
-			firm, fresh = l.cost(w, behind)
-		}
-		if !l.fits(firm, fresh) {
-			if firm <= l.Most()-l.firm {
-				l.revoke(fresh)
+		w := l.line[0]
+		if !l.room(w.need) {
+			if w.need <= l.Most()-l.firm {
+				l.revoke(w.need)
 			}
 			return
 		}
 		l.line = slices.Delete(l.line, 0, 1)
 		w.grant = l.admit(w.need)
-		for _, win := range w.windows {
-			w.grant.seats = append(w.grant.seats, l.seat(win, behind))
-		}
 		w.done()
 	}
 }
@@ -110,25 +93,6 @@ func (w *waiter) done() {
 	w.served = true
 	close(w.ready)
 }
-
-// cost is what w takes: firm bytes, and how many of them are not yet held
-// revocably. With behind, a window next to one that others have costs nothing.
-func (l *Ledger) cost(w *waiter, behind bool) (firm, fresh int64) {
-	firm, fresh = w.need, w.need
-	for _, win := range w.windows {
-		p := l.plans[win.Plan]
-		switch c := p.charge(win.Number); {
-		case c != nil && c.seats > 0, behind && p.taken(win.Number-1):
-		case c != nil:
-			firm += c.bytes
-		default:
-			firm, fresh = firm+win.Bytes, fresh+win.Bytes
-		}
-	}
-	return firm, fresh
-}
-
-func (l *Ledger) fits(firm, fresh int64) bool { return firm <= l.Most()-l.firm && fresh <= l.free() }
 
 // admit makes a grant. The bytes are free.
 func (l *Ledger) admit(need int64) *Grant {

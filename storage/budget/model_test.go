@@ -171,9 +171,9 @@ func (m *model) check(t *rapid.T, l *Ledger) {
 			open++
 		}
 	}
-	if got.Used[Frames] != frames || got.Used[Scratch] != scratch || got.Heap != scratch || got.Revocable != extra ||
+	if got.Used[Frames] != frames || got.Used[Scratch] != scratch || got.Heap != scratch || got.Lent != extra ||
 		got.Reserved != m.limit-m.free() || got.Waiting != len(m.line)+len(m.slots) || got.Grants != open {
-		t.Fatalf("ledger %+v, model: frames %d, scratch %d, revocable %d, reserved %d, waiting %d and %d, open %d",
+		t.Fatalf("ledger %+v, model: frames %d, scratch %d, lent %d, reserved %d, waiting %d and %d, open %d",
 			got, frames, scratch, extra, m.limit-m.free(), len(m.line), len(m.slots), open)
 	}
 	if got.Reserved > m.limit || m.firm() > m.limit-m.large || frames+scratch > got.Reserved {
@@ -195,17 +195,27 @@ func (m *model) arrive(l *Ledger, need int64) {
 	}()
 }
 
-func (m *model) charge(t *rapid.T, s *share, k Kind, n int64) {
-	growth := max(s.used()+n-m.heldBy(s), 0)
-	line, slots := len(m.line), len(m.slots)
-	var want bool
-	switch {
+// takes tells whether a share may be charged n more bytes now.
+func (m *model) takes(s *share, n int64) bool {
+	switch growth := max(s.used()+n-m.heldBy(s), 0); {
 	case s.closed:
+		return false
 	case s.loan:
-		want = n == 0 || !s.asked && line == 0 && slots == 0 && n <= m.free()
+		return n == 0 || !s.asked && len(m.line) == 0 && len(m.slots) == 0 && n <= m.free()
 	default:
-		want = growth == 0 || line == 0 && m.room(growth)
+		return growth == 0 || len(m.line) == 0 && m.room(growth)
 	}
+}
+
+// lend notes a loan that is in use.
+func (m *model) lend(s *share) {
+	if s.loan && s.used() > 0 && !slices.Contains(m.ahead, s) {
+		m.ahead = append(m.ahead, s)
+	}
+}
+
+func (m *model) charge(t *rapid.T, s *share, k Kind, n int64) {
+	growth, want := max(s.used()+n-m.heldBy(s), 0), m.takes(s, n)
 	charge := s.grant.Charge
 	if k == Scratch {
 		charge = s.grant.ChargeHeap
@@ -223,9 +233,7 @@ func (m *model) charge(t *rapid.T, s *share, k Kind, n int64) {
 	default:
 		s.frames += n
 	}
-	if s.loan && n > 0 && !slices.Contains(m.ahead, s) {
-		m.ahead = append(m.ahead, s)
-	}
+	m.lend(s)
 }
 
 // heldBy is what a share may use without growing.
@@ -249,6 +257,44 @@ func (m *model) credit(s *share, k Kind, n int64) {
 func (m *model) close(s *share) {
 	s.grant.Close()
 	s.closed = true
+}
+
+// try checks that what fits at once is given at once, unless somebody waits in line.
+func (m *model) try(t *rapid.T, l *Ledger, need int64) {
+	want := len(m.line) == 0 && m.room(need)
+	g, err := l.Try(need)
+	if (err == nil) != want {
+		t.Fatalf("try of %d: %v, want success %v", need, err, want)
+	}
+	if want {
+		m.held = append(m.held, &share{need: need, grant: g, cancel: func() {}})
+	}
+}
+
+// split cuts a grant in two.
+func (m *model) split(t *rapid.T) {
+	s := m.pick(t, func(s *share) bool { return !s.closed && !s.loan && !s.slot && s.need > s.used() })
+	if free := s.grant.Free(); free != s.need-s.used() {
+		t.Fatalf("%d free, want %d", free, s.need-s.used())
+	}
+	n := rapid.Int64Range(0, s.need-s.used()).Draw(t, "n")
+	s.need -= n
+	m.held = append(m.held, &share{need: n, grant: s.grant.Split(n), cancel: func() {}})
+}
+
+// pass lets one grant pay for frames of another one.
+func (m *model) pass(t *rapid.T) {
+	from := m.pick(t, func(s *share) bool { return s.frames > 0 })
+	to := m.pick(t, func(s *share) bool { return s != from })
+	n := rapid.Int64Range(1, from.frames).Draw(t, "n")
+	want := m.takes(to, n)
+	if got := from.grant.Pass(Frames, n, to.grant); got != want {
+		t.Fatalf("pass of %d: %v", n, got)
+	}
+	if want {
+		from.frames, to.frames = from.frames-n, to.frames+n
+		m.lend(to)
+	}
 }
 
 func (m *model) grow(l *Ledger) {
@@ -311,6 +357,9 @@ func TestLedgerAgreesWithItsModel(t *testing.T) {
 					m.credit(s, k, rapid.Int64Range(0, most).Draw(t, "n"))
 				},
 				"close": func(t *rapid.T) { m.close(m.pick(t, anyone)) },
+				"try":   func(t *rapid.T) { m.try(t, l, rapid.Int64Range(0, l.Most()).Draw(t, "need")) },
+				"split": m.split,
+				"pass":  m.pass,
 				"loan":  func(*rapid.T) { m.borrow(l) },
 				"large": func(t *rapid.T) {
 					if m.large == 0 {

@@ -33,8 +33,8 @@ func (l *Ledger) Large(ctx context.Context) (g *Grant, wanted <-chan struct{}, e
 
 // All below runs under the ledger's lock.
 
-// serveSlot gives the large slot to the first who waits for it, once nothing
-// revocable is left in it.
+// serveSlot gives the large slot to the first who waits for it, once no
+// loan is left in it.
 func (l *Ledger) serveSlot() {
 	if l.holder != nil || len(l.slots) == 0 {
 		return

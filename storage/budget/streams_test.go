@@ -3,7 +3,6 @@ package budget
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -19,24 +18,14 @@ type world struct {
 	t       *rapid.T
 	ledger  *Ledger
 	mu      sync.Mutex
-	windows map[string]*loaded // frames, by plan and window
 	arrived []*stream
-}
-
-// loaded is the frames of one window, loaded once for all who lease them.
-type loaded struct {
-	grant  *Grant
-	bytes  int64
-	leases int
 }
 
 type stream struct {
 	*world
 	rand     *rand.Rand
-	spans    []string // a plan of several spans has a window of each at a time
-	first    int64
-	last     int64 // window
-	bytes    int64 // of a window
+	windows  int
+	window   int64 // bytes, as all below
 	batch    int64
 	scratch  int64
 	life     time.Duration // then it is cancelled; 0: never
@@ -57,6 +46,8 @@ func (s *stream) nap(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// run reads window after window: one part of what it was admitted with pays for
+// those, the other one for batches.
 func (s *stream) run(ctx context.Context) (err error) {
 	line := ctx
 	if s.patience > 0 {
@@ -64,168 +55,68 @@ func (s *stream) run(ctx context.Context) (err error) {
 		line, cancel = context.WithTimeout(ctx, s.patience)
 		defer cancel()
 	}
-	var windows []Window
-	for _, span := range s.spans {
-		windows = append(windows, Window{Plan: span, Number: s.first, Bytes: s.bytes})
-	}
-	g, err := s.ledger.Admit(line, s.batch+s.scratch, windows...)
+	own, err := s.ledger.Admit(line, 2*s.batch+s.scratch+s.window)
 	if err != nil {
 		return err
 	}
 	s.admitted = time.Now()
-	defer g.Close()
-	if len(windows) == 0 {
-		return s.work(ctx, g)
-	}
-	ahead := make([]*prefetch, len(windows))
-	defer func() {
-		for _, p := range ahead {
-			p.stop()
-		}
-	}()
-	for number := s.first; number <= s.last; number++ {
-		for i, seat := range g.Seats() {
-			if ahead[i], err = s.window(ctx, g, seat, ahead[i], s.spans[i], number); err != nil {
-				return err
-			}
+	defer own.Close()
+	pays := own.Split(s.window + s.scratch)
+	defer pays.Close()
+	for range s.windows {
+		if err := s.read(ctx, own, pays); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// window reads one window of a span: enter, load or lease, work, give back, move on.
-func (s *stream) window(ctx context.Context, g *Grant, seat *Seat, had *prefetch, span string, number int64) (next *prefetch, err error) {
-	s.behindSlower(seat)
-	pays, err := seat.Enter(ctx)
-	if err != nil {
-		return had, err
-	}
-	w, err := s.lease(pays, span, number)
-	had.stop()
-	if err != nil {
-		return nil, err
-	}
-	if number < s.last && s.rand.IntN(2) == 0 {
-		next = s.prefetch(seat, span, number+1)
-	}
-	err = s.work(ctx, g)
-	s.release(w, span, number)
-	if err == nil && number < s.last {
-		seat.Move(number + 1)
-	}
-	return next, err
-}
-
-// behindSlower checks what the whole order rests on: who waits for a window
-// waits for somebody in an earlier one.
-func (s *stream) behindSlower(seat *Seat) {
-	s.ledger.mu.Lock()
-	defer s.ledger.mu.Unlock()
-	if seat.charge != nil {
-		return
-	}
-	for _, c := range seat.plan.charges {
-		if c.seats > 0 && c.number < seat.want {
-			return
+// read reads one window, with memory that is free if there is some.
+func (s *stream) read(ctx context.Context, own, pays *Grant) error {
+	n := 1 + s.rand.Int64N(s.window)
+	if s.rand.IntN(2) == 0 {
+		if free, err := s.ledger.Try(n); err == nil {
+			pays = free
+			defer free.Close()
 		}
 	}
-	s.t.Errorf("the slowest waits for window %d: %+v", seat.want, seat.plan.charges)
-}
-
-// lease takes the frames of a window, or loads them.
-func (s *stream) lease(pays *Grant, span string, number int64) (*loaded, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name := fmt.Sprint(span, number)
-	if w := s.windows[name]; w != nil {
-		w.leases++
-		if w.grant != pays { // a prefetch that was revoked: who wanted it back must not wait for us
-			if err := w.grant.Pass(Frames, w.bytes, pays); err != nil {
-				s.t.Errorf("frames of %d bytes that are there do not fit: %v", w.bytes, err)
-			}
-			w.grant = pays
-		}
-		return w, nil
-	}
-	n := 1 + s.rand.Int64N(s.bytes)
 	if err := pays.Charge(Frames, n); err != nil {
-		s.t.Errorf("a window of %d bytes does not fit its charge of %d: %v", n, s.bytes, err)
-		return nil, err
+		s.t.Errorf("a window of %d bytes does not fit its share of %d: %v", n, s.window, err)
+		return err
 	}
-	w := &loaded{grant: pays, bytes: n, leases: 1}
-	s.windows[name] = w
-	return w, nil
-}
-
-func (s *stream) release(w *loaded, span string, number int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w.leases--; w.leases == 0 {
-		delete(s.windows, fmt.Sprint(span, number))
-		w.grant.Credit(Frames, w.bytes)
-	}
-}
-
-// prefetch is a window that was loaded ahead of need.
-type prefetch struct{ done, gone chan struct{} }
-
-// prefetch loads the next window, if it may. When it is wanted back it is given
-// back, also while the stream waits to enter it.
-func (s *stream) prefetch(seat *Seat, span string, number int64) *prefetch {
-	pays, revoked, ok := seat.Ahead(number)
-	if !ok {
-		return nil
-	}
-	w, err := s.lease(pays, span, number)
-	if err != nil {
-		return nil
-	}
-	p := &prefetch{make(chan struct{}), make(chan struct{})}
-	whim := time.Duration(s.rand.Int64N(int64(50 * time.Millisecond)))
-	go func() {
-		defer close(p.gone)
-		select {
-		case <-revoked:
-			time.Sleep(time.Millisecond)
-		case <-time.After(whim):
-		case <-p.done:
-		}
-		s.release(w, span, number)
-		seat.Retract()
-	}()
-	return p
-}
-
-// stop ends it, when the window was entered or is not needed any more.
-func (p *prefetch) stop() {
-	if p != nil {
-		close(p.done)
-		<-p.gone
-	}
-}
-
-// work decodes, makes batches and sends them.
-func (s *stream) work(ctx context.Context, g *Grant) error {
-	for range 1 + s.rand.IntN(3) {
-		if err := s.decode(ctx, g); err != nil {
-			return err
-		}
-		n := s.rand.Int64N(s.batch + 1)
-		if err := g.Charge(Batches, n); err != nil {
-			s.t.Errorf("a batch of %d bytes does not fit: %v", n, err)
-			return err
-		}
-		err := s.nap(ctx, 10*time.Millisecond)
-		g.Credit(Batches, n)
-		if err != nil {
-			return err
+	err := s.decode(ctx, pays)
+	for range s.rand.IntN(3) {
+		if err == nil {
+			err = s.send(ctx, own)
 		}
 	}
-	return nil
+	// A slice is still on its way when the window goes.
+	if slice := min(n, s.rand.Int64N(s.batch+1)); pays.Pass(Frames, slice, own) {
+		n -= slice
+		defer own.Credit(Frames, slice)
+	} else {
+		s.t.Errorf("a slice of %d bytes does not fit beside one batch of %d", slice, s.batch)
+	}
+	pays.Credit(Frames, n)
+	if err == nil {
+		err = s.send(ctx, own)
+	}
+	return err
 }
 
-// decode takes scratch: on a loan if there is one to be had, else from its own
-// share. When it outgrows that it gives all back and takes the large slot.
+// send makes a batch and sends it.
+func (s *stream) send(ctx context.Context, g *Grant) error {
+	n := s.rand.Int64N(s.batch + 1)
+	if err := g.Charge(Batches, n); err != nil {
+		s.t.Errorf("a batch of %d bytes does not fit: %v", n, err)
+		return err
+	}
+	defer g.Credit(Batches, n)
+	return s.nap(ctx, 10*time.Millisecond)
+}
+
+// decode takes scratch: on a loan if there is one to be had, else from the
+// window's share. When it outgrows that it gives all back and takes the large slot.
 func (s *stream) decode(ctx context.Context, g *Grant) error {
 	n := s.rand.Int64N(s.scratch + 1)
 	if s.rand.IntN(4) == 0 {
@@ -264,46 +155,36 @@ func (s *stream) scratchKept() time.Duration {
 	return time.Duration(s.rand.Int64N(int64(10 * time.Millisecond)))
 }
 
-// newStreams draws the streams of a world: jobs of one to four ranks that share
-// a plan or two, and streams without windows.
+// newStreams draws the streams of a world.
 func newStreams(t *rapid.T, w *world) (all []*stream) {
 	most := w.ledger.Most()
-	for job := range rapid.IntRange(1, 8).Draw(t, "jobs") {
-		spans := rapid.IntRange(0, 2).Draw(t, "spans")
-		bytes := rapid.Int64Range(1, most/4).Draw(t, "bytes")
-		windows := rapid.Int64Range(1, 6).Draw(t, "windows")
-		for rank := range rapid.IntRange(1, 4).Draw(t, "ranks") {
-			s := &stream{
-				world: w, bytes: bytes, last: windows, rand: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), uint64(rank))),
-				batch: rapid.Int64Range(0, most/8).Draw(t, "batch"), scratch: rapid.Int64Range(0, most/8).Draw(t, "scratch"),
-				first: rapid.Int64Range(0, windows).Draw(t, "first"),
-				// No two arrive at the same time, for their order would be chance.
-				start: time.Duration(rapid.IntRange(0, 50).Draw(t, "start"))*time.Millisecond + time.Duration(len(all))*time.Microsecond,
-			}
-			for span := range spans {
-				s.spans = append(s.spans, fmt.Sprint("plan ", job, " span ", span, " window "))
-			}
-			switch rapid.IntRange(0, 5).Draw(t, "fate") {
-			case 0:
-				s.life = time.Duration(rapid.IntRange(1, 80).Draw(t, "life")) * time.Millisecond
-			case 1:
-				s.patience = time.Duration(rapid.IntRange(1, 40).Draw(t, "patience")) * time.Millisecond
-			}
-			all = append(all, s)
+	for range rapid.IntRange(1, 24).Draw(t, "streams") {
+		s := &stream{
+			world: w, rand: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
+			windows: rapid.IntRange(0, 6).Draw(t, "windows"), window: rapid.Int64Range(1, most/4).Draw(t, "window"),
+			batch: rapid.Int64Range(0, most/8).Draw(t, "batch"), scratch: rapid.Int64Range(0, most/8).Draw(t, "scratch"),
+			// No two arrive at the same time, for their order would be chance.
+			start: time.Duration(rapid.IntRange(0, 50).Draw(t, "start"))*time.Millisecond + time.Duration(len(all))*time.Microsecond,
 		}
+		switch rapid.IntRange(0, 5).Draw(t, "fate") {
+		case 0:
+			s.life = time.Duration(rapid.IntRange(1, 80).Draw(t, "life")) * time.Millisecond
+		case 1:
+			s.patience = time.Duration(rapid.IntRange(1, 40).Draw(t, "patience")) * time.Millisecond
+		}
+		all = append(all, s)
 	}
 	return all
 }
 
-// TestStreamsShareOneLimit lets streams of all sizes share windows, run ahead,
-// fail, give up and be cancelled. Whatever they do: never over the limit, nobody
-// waits for ever (the bubble would find out), everybody is served in order, and
-// nothing is left.
+// TestStreamsShareOneLimit lets streams of all sizes read, borrow, fail, give up
+// and be cancelled. Whatever they do: never over the limit, nobody waits for ever
+// (the bubble would find out), everybody is served in order, and nothing is left.
 func TestStreamsShareOneLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) {
 			limit := rapid.Int64Range(40, 400).Draw(t, "limit")
-			w := &world{t: t, windows: map[string]*loaded{}, ledger: New(Options{Limit: limit, Large: limit / 4})}
+			w := &world{t: t, ledger: New(Options{Limit: limit, Large: limit / 4})}
 			all := newStreams(t, w)
 			var running sync.WaitGroup
 			for _, s := range all {
@@ -316,8 +197,8 @@ func TestStreamsShareOneLimit(t *testing.T) {
 				}
 			}
 			w.inOrder()
-			if st := w.ledger.Stats(); st.Reserved != 0 || st.Grants != 0 || len(st.Used) != 0 || st.Windows != 0 || st.Waiting != 0 ||
-				st.Heap != 0 || len(w.ledger.plans) != 0 || len(w.ledger.ahead) != 0 || !w.ledger.Waiting().IsZero() {
+			if st := w.ledger.Stats(); st.Reserved != 0 || st.Grants != 0 || len(st.Used) != 0 || st.Waiting != 0 ||
+				st.Heap != 0 || len(w.ledger.loans) != 0 || !w.ledger.Waiting().IsZero() {
 				t.Fatalf("left over: %+v", st)
 			}
 		})
@@ -345,7 +226,7 @@ func (w *world) look() {
 	for _, n := range st.Used {
 		used += n
 	}
-	if st.Reserved > st.Limit || used > st.Reserved || st.Revocable > st.Reserved {
+	if st.Reserved > st.Limit || used > st.Reserved || st.Lent > st.Reserved {
 		w.t.Errorf("over the limit: %+v", st)
 	}
 }

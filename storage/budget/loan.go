@@ -15,42 +15,34 @@ func (l *Ledger) Loan() (g *Grant, revoked <-chan struct{}) {
 
 // All below runs under the ledger's lock.
 
-// reserve gives g n more revocable bytes.
-func (l *Ledger) reserve(g *Grant, n int64) bool {
+// lend gives g n more bytes that may be wanted back.
+func (l *Ledger) lend(g *Grant, n int64) bool {
 	if !l.quiet() || n > l.free() {
 		return false
 	}
-	if g.extra == 0 {
-		l.ahead = append(l.ahead, g)
+	if g.lent == 0 {
+		l.loans = append(l.loans, g)
 	}
-	// Not through change, for on a loan they would go again before they are in use.
-	g.extra += n
-	l.spare += n
+	// Not through change, for they would go again before they are in use.
+	g.lent += n
+	l.lent += n
 	return true
 }
 
-// ask tells the holder to give back what is revocable. Nobody enters a window that is wanted back.
-func (g *Grant) ask() {
-	g.asked = true
-	close(g.revoked)
-	if g.window != nil {
-		g.window.plan.remove(g.window)
-	}
-}
-
-// revoke asks for revocable bytes back, the newest first, until those asked for
-// make n bytes free.
+// revoke asks for loans back, the newest first, until those asked for make n
+// bytes free.
 func (l *Ledger) revoke(n int64) {
 	short := n - l.free()
-	for _, g := range l.ahead {
+	for _, g := range l.loans {
 		if g.asked {
-			short -= g.extra
+			short -= g.lent
 		}
 	}
-	for i := len(l.ahead) - 1; i >= 0 && short > 0; i-- {
-		if g := l.ahead[i]; !g.asked {
-			short -= g.extra
-			g.ask()
+	for i := len(l.loans) - 1; i >= 0 && short > 0; i-- {
+		if g := l.loans[i]; !g.asked {
+			short -= g.lent
+			g.asked = true
+			close(g.revoked)
 		}
 	}
 }
