@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/headrace/headrace/gateway/feed"
-	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/budget"
 )
 
@@ -18,7 +17,7 @@ func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 	wait, cancel := s.patience(ctx)
 	defer cancel()
 	batches, err = s.feed.Open(wait, feed.Walk{
-		Name: s.hash + schema.Fingerprint(s.projection.Schema), Plan: s.planned.plan, Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection,
+		Name: s.hash + s.projection.Fingerprint(), Plan: s.planned.plan, Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection,
 		Order: s.order, Schedule: s.schedule, Stream: s.stream(s.rank), First: s.first,
 		Join: s.batch > 0, RowID: s.request.RowID,
 	})

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -20,6 +21,15 @@ type Projection struct {
 	// Schema is the result, in the order of Columns; children of structs keep
 	// the order of the full schema.
 	Schema *arrow.Schema
+
+	once        sync.Once
+	fingerprint string
+}
+
+// Fingerprint is that of the projection's schema. It is made once.
+func (p *Projection) Fingerprint() string {
+	p.once.Do(func() { p.fingerprint = Fingerprint(p.Schema) })
+	return p.fingerprint
 }
 
 // All selects every column whole.

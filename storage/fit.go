@@ -28,6 +28,9 @@ type fitted struct {
 
 func (f *fitted) Next(ctx context.Context, g *budget.Grant, rows int64) (out []*frame.Lease, err error) {
 	stored, err := f.scanner.Next(ctx, f.grant, rows)
+	if errors.Is(err, budget.ErrExhausted) { // of these frames, which are not those that others see
+		err = fmt.Errorf("%w: %w", budget.ErrScratch, err)
+	}
 	if err != nil {
 		return nil, err
 	}

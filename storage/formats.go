@@ -26,16 +26,20 @@ type format struct {
 	describe func(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error)
 	open     func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error)
 	need     func(sh *snapshot.Shard, segment int, p *schema.Projection) int64
+	share    func(sh *snapshot.Shard, p *schema.Projection) float64 // of a block's bytes, that of the columns
 }
 
-var ipc = format{describe: arrowfile.Describe, open: opener(arrowfile.Open), need: arrowfile.Need}
+var ipc = format{describe: arrowfile.Describe, open: opener(arrowfile.Open), need: arrowfile.Need, share: whole}
 
 // formats are all formats there are. A new one is named here.
 var formats = map[snapshot.Format]format{
-	snapshot.Parquet: {describe: parquetfile.Describe, open: opener(parquetfile.Open), need: parquetfile.Need},
+	snapshot.Parquet: {describe: parquetfile.Describe, open: opener(parquetfile.Open), need: parquetfile.Need, share: parquetfile.Share},
 	snapshot.Arrow:   ipc,
 	snapshot.Stream:  ipc,
 }
+
+// whole is the share of columns that nothing is known of.
+func whole(*snapshot.Shard, *schema.Projection) float64 { return 1 }
 
 // opener hides the concrete scanner; a failed one stays nil.
 func opener[S scanner](

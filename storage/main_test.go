@@ -125,6 +125,15 @@ func tree(t testing.TB, dir string) *rig {
 	return newRig(t, Options{Mounts: []Mount{{URL: dir, Tree: true}}})
 }
 
+// held is how many blocks readers of the tests hold at once.
+const held = 4
+
+// Need is the memory of a reader that holds a few blocks.
+func (r *rig) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) int64 {
+	need := r.Sizes(snap, p).Need(blocks)
+	return held*need.Block + need.Scratch
+}
+
 func (r *rig) newest(name string) *snapshot.Snapshot {
 	r.t.Helper()
 	s, err := r.Snapshot(context.Background(), name, "")

@@ -13,47 +13,6 @@ import (
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
-// ahead is how many blocks a stream in stored order holds at once: the one
-// being decoded, one waiting, and those that its current step still needs.
-const ahead = 4
-
-// absurd is a size that no machine has, in bytes. Claims beyond it are cut down
-// to it, so that sums of them cannot overflow.
-const absurd = 1 << 50
-
-// leastNeed is reserved for even the smallest stream, in bytes.
-const leastNeed = 1 << 20
-
-// Need returns the bytes that one stream over blocks in stored order needs at
-// once, as far as the files' own words tell: frames and the decoder's scratch.
-func (s *Store) Need(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) int64 {
-	var scratch, added int64
-	fits := snap.Fitter(p)
-	for shard, segment := range blocks.Segments() {
-		sh := snap.Shards[shard]
-		frames, work := extra(fits.Of(shard), p, sh.Segments[segment])
-		scratch = max(scratch, min(formats[sh.Format].need(sh, segment, p), absurd)+work)
-		added = max(added, frames)
-	}
-	largest := min(blocks.Largest(), absurd) + added
-	return max(leastNeed, ahead*frame.Cost(largest)+min(scratch, absurd))
-}
-
-// Heaviest returns the key of the shard whose blocks need the most memory: the
-// one to name when Need cannot be met.
-func (s *Store) Heaviest(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) (key string) {
-	most := int64(-1)
-	for shard, segment := range blocks.Segments() {
-		sh := snap.Shards[shard]
-		seg := sh.Segments[segment]
-		need := min(seg.Bytes/max(seg.Blocks(), 1), absurd) + min(formats[sh.Format].need(sh, segment, p), absurd)
-		if need > most {
-			most, key = need, sh.Key
-		}
-	}
-	return key
-}
-
 // Reader turns blocks of one snapshot into leased frames. Blocks of one
 // segment that ascend are decoded by one scanner that stays open; any other
 // order works too and costs more. It is used by one goroutine.
@@ -88,10 +47,12 @@ func (r *Reader) ChargeTo(g *budget.Grant) { r.pays = g }
 func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, error) {
 	if r.scan == nil || b.Shard != r.shard || b.Segment != r.segment || b.From < r.row {
 		if err := r.seek(ctx, b.Shard, b.Segment); err != nil {
+			r.measure(b.Shard, err)
 			return nil, err
 		}
 	}
 	leases, err := r.decode(ctx, b)
+	r.measure(r.shard, err)
 	if err != nil {
 		r.stop()
 		return nil, err
@@ -100,6 +61,13 @@ func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, e
 		r.stop() // its scratch is free while the next segment is not asked for
 	}
 	return leases, nil
+}
+
+// measure notes what the decoder took, or asked for in vain. A grant that pays for frames is not its alone, and tells nothing.
+func (r *Reader) measure(shard int, err error) {
+	if r.grant != r.pays {
+		r.store.measures.scratch(r.snap, shard, r.p, r.grant.Peak(), err != nil)
+	}
 }
 
 // seek opens a scanner at the start of a segment.
@@ -154,7 +122,7 @@ func (r *Reader) enter(ctx context.Context, sh *snapshot.Shard) error {
 func (r *Reader) decode(ctx context.Context, b snapshot.Block) (leases []*frame.Lease, err error) {
 	key := r.snap.Shards[r.shard].Key
 	ctx, done := r.store.events.Decode(ctx, key, b.To-b.From)
-	var rows, bytes int64
+	var rows, bytes, size int64
 	defer func() { done(bytes, err) }()
 	if b.From > r.row {
 		if err := r.scan.Skip(ctx, b.From-r.row); err != nil {
@@ -167,7 +135,9 @@ func (r *Reader) decode(ctx context.Context, b snapshot.Block) (leases []*frame.
 	for _, l := range leases {
 		rows += l.Batch().NumRows()
 		bytes += l.Bytes()
+		size += l.Size()
 	}
+	r.store.measures.frames(r.snap, b, r.p, size)
 	if rows != b.To-b.From {
 		for _, l := range leases {
 			l.Release()

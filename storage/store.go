@@ -56,6 +56,7 @@ type Store struct {
 	clients  *bucket.Clients
 	registry registry
 	objects  objects
+	measures measures
 }
 
 // New makes a store of mounts. Only mistakes in the options are errors here,

@@ -285,19 +285,19 @@ func TestNeedIsEnough(t *testing.T) {
 		g, err := tight.Admit(t.Context(), need)
 		must(t, err)
 		reader := r.Open(s, p, g)
-		var held []*frame.Lease
+		var last []*frame.Lease
 		for i := range s.Blocks(nil).Len() {
 			leases, err := reader.Block(t.Context(), s.Blocks(nil).At(i))
 			if err != nil {
 				t.Fatalf("%s, block %d of need %d: %v", file, i, need, err)
 			}
-			held = append(held, leases...)
-			for len(held) >= ahead {
-				held[0].Release()
-				held = held[1:]
+			last = append(last, leases...)
+			for len(last) >= held {
+				last[0].Release()
+				last = last[1:]
 			}
 		}
-		for _, l := range held {
+		for _, l := range last {
 			l.Release()
 		}
 		reader.Close()

@@ -112,6 +112,9 @@ func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *loa
 // the stream is in last, until n bytes are free, and tells whether they are. The lock is held.
 func (s *Stream) makeRoom(n int64) bool {
 	c := s.convoy
+	if c.grant.Free() < n {
+		s.plan.lanes.closeThose(func(l *lane) bool { return l.grant == c.grant })
+	}
 	for _, mine := range []bool{false, true} {
 		for at, w := range s.plan.windows {
 			if c.grant.Free() >= n {
@@ -144,11 +147,15 @@ func (p *plan) busy(c *convoy) bool {
 	return c.loads > 0
 }
 
-// ahead begins to decode a window that will be needed, if there is memory for it.
-func (p *plan) ahead(ctx context.Context, w *window) {
+// ahead begins to decode a window that will be needed, if there is memory for it: free, or the convoy's own.
+func (s *Stream) ahead(ctx context.Context, w *window) {
+	p, c := s.plan, s.convoy
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.state == idle && w.load == nil {
-		p.beginFree(ctx, w, false)
+	if w.state != idle || w.load != nil || p.beginFree(ctx, w, false) {
+		return
+	}
+	if c.leads(s) && c.loads == 0 && c.grant.Free() >= w.bytes {
+		p.begin(ctx, w, c, nil, false)
 	}
 }

@@ -52,14 +52,14 @@ func (bs *blocks) acquire(ctx context.Context, key blockKey, payer *convoy, load
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			bs.release(b)
+			bs.release(b, nil)
 			return nil, ctx.Err()
 		}
 		err := b.err
 		if err == nil {
 			return b, nil
 		}
-		bs.release(b)
+		bs.release(b, nil)
 		if whose := errors.Is(err, context.Canceled) || errors.Is(err, budget.ErrExhausted); mine || !whose {
 			return nil, err
 		} // else it was who decoded it that gave up, or had no memory
@@ -89,8 +89,9 @@ func (bs *blocks) forget(b *block) {
 	}
 }
 
-// release ends one holder's use; after the last one's the frames live only as long as what was sliced of them.
-func (bs *blocks) release(b *block) {
+// release ends one holder's use. After the last one's the frames live only as long as what was sliced of them; the heir,
+// if there is one, pays for that.
+func (bs *blocks) release(b *block, heir *budget.Grant) {
 	bs.mu.Lock()
 	b.users--
 	last := b.users == 0
@@ -98,8 +99,13 @@ func (bs *blocks) release(b *block) {
 		delete(bs.held, b.key)
 	}
 	bs.mu.Unlock()
-	if last {
-		for _, l := range b.leases {
+	if !last {
+		return
+	}
+	for _, l := range b.leases {
+		if heir != nil {
+			l.Bequeath(heir)
+		} else {
 			l.Release()
 		}
 	}

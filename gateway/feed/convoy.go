@@ -72,7 +72,7 @@ func (s *Stream) admit(ctx context.Context) error {
 		c := s.near()
 		var window int64
 		if c == nil && s.more() {
-			window = p.need(s.place.Epoch)
+			window = p.leading(s.place.Epoch)
 		}
 		grant, err := p.feed.reserve(ctx, s.own()+window)
 		if err != nil {
@@ -119,6 +119,7 @@ func (s *Stream) depart() {
 	if len(c.members) == 0 {
 		delete(p.convoys, c)
 		c.grant.Close()
+		p.lanes.sweep()
 	}
 	p.notify()
 }
@@ -161,8 +162,11 @@ const (
 func (s *Stream) own() int64 {
 	const least = 1 << 20
 	blocks := s.walk.Blocks
-	rows := max(1, blocks.Rows())
+	rows, block := max(1, blocks.Rows()), s.plan.sized().Block
 	share, each := s.walk.Schedule.Batch()/s.walk.Stream.Ranks+1, blocks.Bytes()/rows+8
+	if word := blocks.Largest(); word > 0 { // as frames turn out, not as files say
+		each = int64(float64(each)*float64(block)/float64(word)) + 8
+	}
 	if s.walk.Schedule.Pads() {
 		each += eachPadded
 	} else {
@@ -170,7 +174,7 @@ func (s *Stream) own() int64 {
 	}
 	batch := frame.Cost(min(share, absurd/each) * each)
 	if !s.plan.located() {
-		return max(least, 2*batch+queued*frame.Cost(blocks.Largest()))
+		return max(least, 2*batch+queued*block)
 	}
 	return max(least, 4*batch)
 }

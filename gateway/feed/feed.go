@@ -16,6 +16,9 @@
 // batches of a stream, while its client may take all the time it likes, its windows can be taken away: by the leader
 // of the convoy that paid for them, or, if they were beyond, by whoever needs memory. They are decoded again when
 // they are needed. So no client can keep memory from another one's stream, and no set of streams can block each other.
+//
+// What a scanner works with is lent while nobody waits for memory, so that it may stay open from window to window; else
+// the memory of the window pays, and a block that needs more than that is decoded in the ledger's large slot.
 package feed
 
 import (
@@ -129,7 +132,7 @@ func (f *Feed) reserve(ctx context.Context, need int64) (*budget.Grant, error) {
 	return f.ledger.Admit(ctx, need)
 }
 
-// reclaim takes away every window that nobody pins and no convoy paid for, or c did, and scanners that stay open.
+// reclaim has every plan do so.
 func (f *Feed) reclaim(c *convoy) {
 	f.mu.Lock()
 	plans := slices.Collect(maps.Values(f.plans))

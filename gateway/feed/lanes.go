@@ -25,39 +25,63 @@ type lane struct {
 	shard, segment int
 	row            int64
 	reader         *storage.Reader
-	grant          *budget.Grant // pays for the scanner's scratch; nil: a window's does, and the scanner ends with its block
+	grant          *budget.Grant   // pays for what the scanner works with
+	wanted         <-chan struct{} // closed when that memory is wanted back; nil: a window's grant pays
+	taken          chan struct{}   // closed when the scanner is taken out
 }
 
 func (l *lane) close() {
 	l.reader.Close()
-	if l.grant != nil {
+	if l.wanted != nil {
 		l.grant.Close()
+	}
+}
+
+// wasted tells whether the scanner must not stay open: its memory is wanted back, or has ended.
+func (l *lane) wasted() bool {
+	select {
+	case <-l.wanted:
+		return true
+	default:
+		return l.grant.Closed()
 	}
 }
 
 // maxOpen is how many scanners stay open for a plan.
 const maxOpen = 256
 
-// read decodes a block, by the scanner that stands before it if there is one. The frames are charged to grant. A scanner
-// that stays open outlives the window, so its scratch is charged elsewhere; if there is no memory for that, the window's
-// pays for one that does not.
+// read decodes a block, by the scanner that stands before it if there is one. The frames are charged to grant. What a
+// scanner works with is a loan, which outlives the window and goes back when somebody waits for memory; if there is none
+// to be had, the window's grant pays. A block that outgrows that is decoded again in the large slot.
 func (p *plan) read(ctx context.Context, b snapshot.Block, grant *budget.Grant, modest bool) ([]*frame.Lease, error) {
-	followed := b.To < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
-	l := p.lanes.take(b, p.reach(b))
-	if l == nil && followed && !modest {
-		if own, err := p.feed.ledger.Try(0); err == nil {
-			l = p.scanner(b, own)
-			l.grant = own
-		}
-	}
-	if l != nil {
-		leases, err := p.follow(ctx, l, b, grant)
-		if !errors.Is(err, budget.ErrExhausted) || l.grant == nil {
+	if l := p.lanes.take(b, p.reach(b)); l != nil {
+		if leases, err := p.follow(ctx, l, b, grant); !outgrown(err) {
 			return leases, err
 		}
 	}
-	return p.follow(ctx, p.scanner(b, grant), b, grant)
+	if !modest {
+		loan, revoked := p.feed.ledger.Loan()
+		if leases, err := p.follow(ctx, p.scanner(b, loan, revoked), b, grant); !outgrown(err) {
+			return leases, err
+		}
+	}
+	p.lanes.closeThose(func(l *lane) bool { return l.grant == grant })
+	leases, err := p.follow(ctx, p.scanner(b, grant, nil), b, grant)
+	if !outgrown(err) {
+		return leases, err
+	}
+	switch large, wanted, none := p.feed.ledger.Large(ctx); {
+	case none == nil:
+		return p.follow(ctx, p.scanner(b, large, wanted), b, grant)
+	case errors.Is(none, budget.ErrExhausted):
+		return nil, err
+	default:
+		return nil, none
+	}
 }
+
+// outgrown tells whether a decoder had too little memory, and not its frames.
+func outgrown(err error) bool { return errors.Is(err, budget.ErrScratch) }
 
 // reach is how many rows before a block a scanner may stand that goes on to it. In stored order workers pass over each
 // other's blocks; else the scanner in front of a block belongs to another lane, unless a split left nothing between.
@@ -68,26 +92,40 @@ func (p *plan) reach(b snapshot.Block) int64 {
 	return int64(p.gap()-1) * (b.To - b.From + 1)
 }
 
-func (p *plan) scanner(b snapshot.Block, grant *budget.Grant) *lane {
-	return &lane{shard: b.Shard, segment: b.Segment, reader: p.feed.store.Open(p.walk.Snapshot, p.walk.Projection, grant)}
+func (p *plan) scanner(b snapshot.Block, g *budget.Grant, wanted <-chan struct{}) *lane {
+	return &lane{
+		shard: b.Shard, segment: b.Segment, grant: g, wanted: wanted,
+		reader: p.feed.store.Open(p.walk.Snapshot, p.walk.Projection, g),
+	}
 }
 
 // follow decodes a block with a scanner, and keeps that open for the next one if it is not at the segment's end.
 func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *budget.Grant) (leases []*frame.Lease, err error) {
 	keep := false
 	defer func() { // also after a panic
-		if keep {
-			p.lanes.put(l)
-		} else {
+		if !keep || l.wasted() {
 			l.close()
+			return
+		}
+		if taken := p.lanes.put(l); l.wanted != nil {
+			p.work.Go(func() { p.watch(l, taken) })
 		}
 	}()
 	l.reader.ChargeTo(grant)
 	leases, err = l.reader.Block(ctx, b)
 	l.row = b.To
-	more := l.row < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
-	keep = err == nil && more && l.grant != nil && p.feed.line.Load() == 0
+	keep = err == nil && l.row < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
 	return leases, err
+}
+
+// watch closes a scanner that nobody uses when its memory is wanted back.
+func (p *plan) watch(l *lane, taken <-chan struct{}) {
+	select {
+	case <-l.wanted:
+		p.lanes.closeThose(func(o *lane) bool { return o == l })
+	case <-taken:
+	case <-p.ctx.Done():
+	}
 }
 
 // take takes out the scanner that stands nearest before a block, at most so many rows.
@@ -104,13 +142,20 @@ func (ls *lanes) take(b snapshot.Block, reach int64) *lane {
 		return nil
 	}
 	l := ls.open[best]
-	ls.open = slices.Delete(ls.open, best, best+1)
+	ls.remove(best)
 	return l
 }
 
+// remove takes a scanner out. The lock is held.
+func (ls *lanes) remove(i int) {
+	close(ls.open[i].taken)
+	ls.open = slices.Delete(ls.open, i, i+1)
+}
+
 // put keeps a scanner for the next block; the one that was not used for longest makes room, or one at the same place: two
-// streams follow the segment there, and one scanner is enough.
-func (ls *lanes) put(l *lane) {
+// streams follow the segment there, and one scanner is enough. What it returns is closed when the scanner is taken out.
+func (ls *lanes) put(l *lane) (taken <-chan struct{}) {
+	l.taken = make(chan struct{})
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	old := slices.IndexFunc(ls.open, func(o *lane) bool {
@@ -121,17 +166,26 @@ func (ls *lanes) put(l *lane) {
 	}
 	if old >= 0 {
 		ls.open[old].close()
-		ls.open = slices.Delete(ls.open, old, old+1)
+		ls.remove(old)
 	}
 	ls.open = append(ls.open, l)
+	return l.taken
 }
 
-// close closes every scanner that is not in use.
-func (ls *lanes) close() {
+// closeThose closes the scanners that are not in use and that a function chooses.
+func (ls *lanes) closeThose(chosen func(*lane) bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, l := range ls.open {
-		l.close()
+	for i := len(ls.open) - 1; i >= 0; i-- {
+		if l := ls.open[i]; chosen(l) {
+			l.close()
+			ls.remove(i)
+		}
 	}
-	ls.open = nil
 }
+
+// sweep closes those whose memory has ended.
+func (ls *lanes) sweep() { ls.closeThose(func(l *lane) bool { return l.grant.Closed() }) }
+
+// close closes every scanner that is not in use.
+func (ls *lanes) close() { ls.closeThose(func(*lane) bool { return true }) }

@@ -227,7 +227,7 @@ func (r *rig) most(t fataler, w Walk) (n int64) {
 		s, err := newStream(p, w)
 		must(t, err)
 		if n = max(n, s.own()); s.more() {
-			n = max(n, s.own()+p.need(s.place.Epoch))
+			n = max(n, s.own()+p.leading(s.place.Epoch))
 		}
 	}
 	return n

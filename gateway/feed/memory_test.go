@@ -36,7 +36,7 @@ func tight(t *testing.T, q request, spare int64) (*rig, Walk) {
 		must(t, err)
 		own += s.own()
 	}
-	r.ledger = budget.New(budget.Options{Limit: own + p.need(0) + spare})
+	r.ledger = budget.New(budget.Options{Limit: own + p.leading(0) + spare})
 	r.Feed.ledger = r.ledger
 	return r, w
 }

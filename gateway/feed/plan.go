@@ -3,10 +3,10 @@ package feed
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headrace/headrace/sampler"
-	"github.com/headrace/headrace/schema"
-	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage"
 )
 
 // plan is what streams of one plan and column set share: orders of epochs, windows, open scanners, convoys.
@@ -15,7 +15,9 @@ type plan struct {
 	key     planKey
 	walk    Walk   // of whoever came first; only what is the plan's is used, which is the same in all
 	columns string // of the block keys
-	streams int    // guarded by Feed.mu
+	sizes   *storage.Sizes
+	need    atomic.Pointer[storage.Need] // the last
+	streams int                          // guarded by Feed.mu
 
 	admission chan struct{} // holds the one stream that is being admitted
 
@@ -47,7 +49,7 @@ type epoch struct {
 func newPlan(f *Feed, key planKey, w Walk) *plan {
 	ctx, end := context.WithCancel(context.Background())
 	return &plan{
-		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: schema.Fingerprint(w.Projection.Schema),
+		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: w.Projection.Fingerprint(), sizes: f.store.Sizes(w.Snapshot, w.Projection),
 		admission: make(chan struct{}, 1),
 		epochs:    map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{},
 	}
@@ -115,11 +117,11 @@ func (p *plan) groups() int64 {
 	return 1
 }
 
-// bytes is what a window of these blocks will take, by the files' own word.
+// bytes is what a window of these blocks will take, by the files' own word or by what was measured.
 func (p *plan) bytes(e *sampler.Epoch, pieces []sampler.Piece) int64 {
 	n := p.tables(e, pieces)
 	for _, piece := range pieces {
-		n += frame.Cost(p.walk.Blocks.At(piece.Block).Bytes)
+		n += p.sizes.Frames(p.walk.Blocks.At(piece.Block))
 	}
 	return n
 }
@@ -135,8 +137,8 @@ func (p *plan) tables(e *sampler.Epoch, pieces []sampler.Piece) int64 {
 // sampled is how many windows are measured before a stream is admitted: blocks of like size make windows of like size.
 const sampled = 64
 
-// need is the memory that serves the leader: the largest window, for every span, the order, and what decoders use.
-func (p *plan) need(number int64) int64 {
+// leading is the memory that serves the leader: the largest window, for every span, the order, and what decoders use.
+func (p *plan) leading(number int64) int64 {
 	e := p.epoch(number)
 	var largest int64
 	spans := e.Spans()
@@ -146,11 +148,41 @@ func (p *plan) need(number int64) int64 {
 			largest = max(largest, p.bytes(e, e.Pieces(span, w)))
 		}
 	}
-	scratch := p.feed.store.Need(p.walk.Snapshot, p.walk.Projection, p.walk.Blocks)
-	return int64(spans)*largest + p.walk.Order.EpochBytes() + scratch
+	if !p.located() {
+		largest *= 2 // one is decoded while the other is being sent: it costs little, and streams are slow without
+	}
+	return int64(spans)*largest + p.walk.Order.EpochBytes() + p.scratch(p.size())
 }
 
-// reclaim takes away the windows that nobody pins and no convoy paid for, or c did, and closes idle scanners.
+// size asks the store what blocks take, which may be more than when it was asked last.
+func (p *plan) size() *storage.Need {
+	need := p.sizes.Need(p.walk.Blocks)
+	p.need.Store(&need)
+	return &need
+}
+
+// sized is what blocks took when a stream asked last that brought memory for windows: the answer takes a pass over all segments.
+func (p *plan) sized() *storage.Need {
+	if need := p.need.Load(); need != nil {
+		return need
+	}
+	return p.size()
+}
+
+// scratch is what a decoder may have of the windows' memory. What was only guessed to be more than the large slot is left
+// to that; what was measured to be more can only be had here.
+func (p *plan) scratch(need *storage.Need) int64 {
+	if need.Measured {
+		return need.Scratch
+	}
+	return min(need.Scratch, max(p.feed.ledger.Slot(), leastScratch))
+}
+
+// leastScratch is a decoder's where there is no large slot, in bytes.
+const leastScratch = 64 << 20
+
+// reclaim takes away the windows that nobody pins and no convoy paid for. For a convoy it takes those that it paid for too,
+// and closes idle scanners.
 func (p *plan) reclaim(c *convoy) {
 	p.mu.Lock()
 	for _, w := range p.windows {
@@ -159,7 +191,9 @@ func (p *plan) reclaim(c *convoy) {
 		}
 	}
 	p.mu.Unlock()
-	p.lanes.close()
+	if c != nil {
+		p.lanes.close()
+	}
 }
 
 // close ends all decoding of a plan that nobody reads any more.

@@ -226,7 +226,9 @@ func TestEveryPlan(t *testing.T) {
 			jobs[i] = drawWalk(t, r)
 			limit = max(limit, r.most(t, jobs[i]))
 		}
-		r.ledger = budget.New(budget.Options{Limit: limit + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare")})
+		limit += 1 << 20 // what decoders are found to take is asked for from then on
+		const large = 4 << 20
+		r.ledger = budget.New(budget.Options{Limit: limit + large + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare"), Large: large})
 		r.Feed.ledger = r.ledger
 		var group errgroup.Group
 		all := make([]accounts, len(jobs))

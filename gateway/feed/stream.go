@@ -173,8 +173,16 @@ func (s *Stream) quit(b *Batch, span int) error {
 	s.plan.mu.Unlock()
 	s.picker.drop(w)
 	delete(s.inside, span)
-	s.plan.leave(w)
+	s.plan.leave(w, s.heir())
 	return nil
+}
+
+// heir pays for the slices of blocks that the stream has left and not yet sent.
+func (s *Stream) heir() *budget.Grant {
+	if s.plan.located() {
+		return nil
+	}
+	return s.grant
 }
 
 // readAhead has the next window of a span that the stream needs decoded while it is in another one.
@@ -182,10 +190,10 @@ func (s *Stream) readAhead(ctx context.Context, step sampler.Step, run sampler.R
 	var w *window
 	if e, at, ok := s.upcoming(step, run); ok {
 		w = s.plan.use(e, at)
-		s.plan.ahead(ctx, w)
+		s.ahead(ctx, w)
 	}
 	if old := s.next[run.Span]; old != nil { // after the new one is in use: they may be the same
-		s.plan.leave(old)
+		s.plan.leave(old, nil)
 		delete(s.next, run.Span)
 	}
 	if w != nil {
@@ -257,10 +265,10 @@ func (s *Stream) Close() {
 	s.letGo() // something is left of a step that panicked
 	s.plan.mu.Unlock()
 	for _, w := range s.inside {
-		s.plan.leave(w)
+		s.plan.leave(w, s.heir())
 	}
 	for _, w := range s.next {
-		s.plan.leave(w)
+		s.plan.leave(w, nil)
 	}
 	s.depart()
 	s.grant.Close()

@@ -84,8 +84,9 @@ func (p *plan) use(e *sampler.Epoch, at place) *window {
 	return w
 }
 
-// leave ends a stream's use of a window. After the last one's, its blocks are given back.
-func (p *plan) leave(w *window) {
+// leave ends a stream's use of a window. After the last one's, its blocks are given back; the heir pays for what is sliced of
+// them and not yet sent.
+func (p *plan) leave(w *window, heir *budget.Grant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.users--; w.users > 0 {
@@ -96,7 +97,7 @@ func (p *plan) leave(w *window) {
 	case decoding:
 		w.load.cancel() // which gives back what it has
 	case ready:
-		p.evict(w)
+		p.bequeath(w, heir)
 	}
 }
 
@@ -127,20 +128,18 @@ func (p *plan) offer(w *window) {
 }
 
 // evict gives back the blocks of a window that is ready. The lock is held.
-func (p *plan) evict(w *window) {
-	w.state, w.payer = idle, nil
-	p.release(w)
-	p.notify()
-}
+func (p *plan) evict(w *window) { p.bequeath(w, nil) }
 
-func (p *plan) release(w *window) {
+func (p *plan) bequeath(w *window, heir *budget.Grant) {
+	w.state, w.payer = idle, nil
 	for _, b := range w.blocks {
 		if b != nil {
-			p.feed.blocks.release(b)
+			p.feed.blocks.release(b, heir)
 		}
 	}
 	w.blocks, w.rows = nil, nil
 	w.tables.end()
+	p.notify()
 }
 
 // owes tells whether a convoy pays for any of a window that is ready. The lock is held.
@@ -177,6 +176,7 @@ func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budg
 		err := p.decode(ctx, w, grant)
 		if payer == nil {
 			grant.Close()
+			p.lanes.sweep()
 		}
 		p.finish(w, l, err)
 	})

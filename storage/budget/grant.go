@@ -39,10 +39,10 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n > l.limit {
-		return fmt.Errorf("budget: %d bytes of %s, limit is %d: %w, %w", n, k, l.limit, ErrExhausted, ErrTooLarge)
+		return fmt.Errorf("budget: %d bytes of %s, limit is %d: %w, %w", n, k, l.limit, k.exhausted(), ErrTooLarge)
 	}
 	if g.closed {
-		return fmt.Errorf("budget: %d bytes of %s on a closed grant: %w", n, k, ErrExhausted)
+		return fmt.Errorf("budget: %d bytes of %s on a closed grant: %w", n, k, k.exhausted())
 	}
 	if k.decoding() {
 		g.peak = max(g.peak, g.decoding+n)
@@ -52,7 +52,7 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 			l.revoke(growth) // too late for this one, in time for the next
 		}
 		return fmt.Errorf("budget: %d more bytes of %s on a grant of %d with %d in use (%d of %d reserved, %d waiting): %w",
-			n, k, g.admitted+g.lent+g.slot, g.used, l.limit-l.free(), l.limit, l.waiting(), ErrExhausted)
+			n, k, g.admitted+g.lent+g.slot, g.used, l.limit-l.free(), l.limit, l.waiting(), k.exhausted())
 	}
 	g.use(k, n)
 	l.count(k, n, heap)

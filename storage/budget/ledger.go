@@ -16,6 +16,7 @@ package budget
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -27,6 +28,8 @@ var (
 	ErrTooLarge = errors.New("larger than the memory limit")
 	// ErrExhausted means that no memory is free now.
 	ErrExhausted = errors.New("memory exhausted")
+	// ErrScratch is an ErrExhausted of a decoder, which might go on with another grant.
+	ErrScratch = fmt.Errorf("%w by decoding", ErrExhausted)
 	// ErrTimeout means that the deadline passed while waiting in line.
 	ErrTimeout = errors.New("no memory in time")
 )
@@ -47,6 +50,14 @@ const (
 
 // decoding tells the kinds that a decoder gives back whole when it ends.
 func (k Kind) decoding() bool { return k == Input || k == Scratch }
+
+// exhausted is the error that says that there is no memory for it.
+func (k Kind) exhausted() error {
+	if k.decoding() {
+		return ErrScratch
+	}
+	return ErrExhausted
+}
 
 // Options of a Ledger.
 type Options struct {

@@ -273,6 +273,40 @@ func TestFramesInPlacePay(t *testing.T) {
 	}
 }
 
+// Who inherits a frame in place pays for its pages, those that were copied for a writer too.
+func TestFramesInPlaceAreBequeathed(t *testing.T) {
+	ledger, g, p := world(t, 1<<30)
+	heir, err := ledger.Try(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heir.Close()
+	const rows = 1 << 17
+	f, file := mappedFile(t, p, make([]byte, 8*rows))
+	column := Column{Type: arrow.PrimitiveTypes.Int64, Len: rows, Buffers: []Buffer{{}, {R: file, Len: 8 * rows}}}
+	lease, err := f.Frame(g, schemaOf(arrow.PrimitiveTypes.Int64), Piece{Columns: []Column{column}, To: rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := lease.Share()
+	lease.Bequeath(heir)
+	if !pays(heir, budget.Mapped, second.Bytes()) {
+		t.Error("the heir does not pay for what is mapped")
+	}
+	if err := os.Truncate(file.Name(), 0); err != nil { // it waits until there are copies
+		t.Fatal(err)
+	}
+	third := second.Share()
+	second.Bequeath(g)
+	if !pays(g, budget.Copies, third.Bytes()) {
+		t.Error("the next one does not pay for what was copied")
+	}
+	third.Release()
+	if s := ledger.Stats(); s.Reserved != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A frame in place is sliced like any other.
 func TestFramesInPlaceAreSliced(t *testing.T) {
 	_, g, p := world(t, 1<<24)

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // frame is one record batch in one region, or in a mapped part of a file. It
@@ -63,6 +65,14 @@ func (l *Lease) Bytes() int64 {
 	return int64(len(l.frame.region.mem))
 }
 
+// Size returns the bytes that the frame's buffers fill, without what is charged for rounding.
+func (l *Lease) Size() int64 {
+	if m := l.frame.mapped; m != nil {
+		return m.size
+	}
+	return int64(l.frame.region.n)
+}
+
 // Share returns another lease on the same frame.
 func (l *Lease) Share() *Lease {
 	l.mustLive()
@@ -95,6 +105,20 @@ func (l *Lease) Release() {
 		f.pool.stats.Frames--
 	}
 	f.pool.mu.Unlock()
+}
+
+// Bequeath is Release, but if others keep the frame, the heir pays for it from
+// now on as far as it has the memory. While it runs, nobody else may bequeath
+// the frame.
+func (l *Lease) Bequeath(heir *budget.Grant) {
+	switch f := l.frame; {
+	case l.released.Load() || f.leases.Load() == 1:
+	case f.mapped != nil:
+		f.mapped.bequeath(heir)
+	default:
+		f.region.bequeath(heir)
+	}
+	l.Release()
 }
 
 // free gives the memory back; nobody can reach it any more.

@@ -86,6 +86,19 @@ func (f *File) open(g *budget.Grant, s *shape) (*part, error) {
 	return p, nil
 }
 
+// bequeath lets another grant pay, if it can. A lease keeps the part.
+func (p *part) bequeath(heir *budget.Grant) {
+	p.file.mu.Lock()
+	defer p.file.mu.Unlock()
+	kind := budget.Mapped
+	if p.file.copied {
+		kind = budget.Copies
+	}
+	if p.grant.Pass(kind, p.size, heir) {
+		p.grant = heir
+	}
+}
+
 // bytes returns the bytes [from, to) of the file.
 func (p *part) bytes(from, to int64) []byte { return p.file.mem[from:to:to] }
 

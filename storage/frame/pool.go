@@ -158,6 +158,14 @@ func (r *Region) Free() {
 	r.grant.Credit(r.kind, int64(len(r.mem)))
 }
 
+// bequeath lets another grant pay, if it can. A lease keeps the region, and
+// whoever frees it learns of that lease's end.
+func (r *Region) bequeath(heir *budget.Grant) {
+	if r.grant.Pass(r.kind, int64(len(r.mem)), heir) {
+		r.grant = heir
+	}
+}
+
 // put shelves memory that is no longer live, or unmaps it if it does not fit Idle.
 func (p *Pool) put(mem []byte) {
 	size := len(mem)

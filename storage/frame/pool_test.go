@@ -187,6 +187,55 @@ func TestMemoryLivesAsLongAsAnyLease(t *testing.T) {
 	}
 }
 
+// Who inherits a frame pays for it as long as others keep it, if it can.
+func TestBequeath(t *testing.T) {
+	l, g, p := world(t, 1<<20)
+	heir, err := l.Try(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heir.Close()
+	poor, err := l.Try(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poor.Close() // it takes nothing any more
+	for _, c := range []struct {
+		name   string
+		grant  *budget.Grant
+		shared bool
+		pays   bool
+	}{{"shared", heir, true, true}, {"alone", heir, false, false}, {"shared, to one who cannot pay", poor, true, false}} {
+		lease := ints(t, p, g, 100, 7)
+		var other *Lease
+		if c.shared {
+			other = lease.Share()
+		}
+		reserved := l.Stats().Reserved
+		lease.Bequeath(c.grant)
+		lease.Bequeath(c.grant) // does nothing
+		if c.shared {
+			if got := l.Stats(); got.Reserved != reserved || got.Used[budget.Frames] != other.Bytes() {
+				t.Errorf("%s: %+v", c.name, got)
+			}
+			if got := pays(heir, budget.Frames, other.Bytes()); got != c.pays {
+				t.Errorf("%s: the heir pays: %v", c.name, got)
+			}
+			other.Release()
+		}
+		if got := l.Stats(); got.Reserved != 0 {
+			t.Errorf("%s: afterwards %+v", c.name, got)
+		}
+	}
+}
+
+// pays tells whether a grant is charged n bytes: no other one can give them back.
+func pays(g *budget.Grant, k budget.Kind, n int64) (yes bool) {
+	defer func() { _ = recover() }() // then it does not
+	g.Credit(k, n)
+	return g.Charge(k, n) == nil
+}
+
 func TestLeasesOfManyGoroutines(t *testing.T) {
 	_, g, p := world(t, 1<<24)
 	var all sync.WaitGroup

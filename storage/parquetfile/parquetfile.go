@@ -16,6 +16,7 @@ package parquetfile
 import (
 	"context"
 	"fmt"
+	"iter"
 	"weak"
 
 	"github.com/headrace/headrace/schema"
@@ -97,24 +98,50 @@ func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*foote
 // for admission; what is used is charged as it is taken.
 func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
 	const page = 1 << 20 // what writers aim at
-	known, ok := sh.Facts.(*facts)
 	seg := sh.Segments[segment]
-	if !ok || seg.Rows == 0 {
+	if seg.Rows == 0 {
 		return 0
 	}
-	var wanted, all, need, leaves int64
+	var need, leaves int64
+	for c := range wanted(sh, p) {
+		need += 4 * min(c, page)
+		leaves++
+	}
+	block := float64(seg.Bytes) / float64(seg.Blocks())
+	return need + leaves*bufferSize(int(leaves)) + int64(3*block*Share(sh, p))
+}
+
+// Share estimates which part of a shard's decoded bytes the wanted columns are.
+func Share(sh *snapshot.Shard, p *schema.Projection) float64 {
+	known, ok := sh.Facts.(*facts)
+	if !ok {
+		return 1
+	}
+	var part, all int64
 	for _, c := range known.chunks {
 		all += c
 	}
-	for _, field := range p.Schema.Fields() {
-		for _, i := range sh.Schema.FieldIndices(field.Name) {
-			for _, c := range known.chunks[known.leaves[i]:known.leaves[i+1]] {
-				wanted += c
-				need += 4 * min(c, page)
-				leaves++
+	for c := range wanted(sh, p) {
+		part += c
+	}
+	return float64(part) / float64(max(all, 1))
+}
+
+// wanted yields the bytes of the largest chunk of each leaf column that p has a part of.
+func wanted(sh *snapshot.Shard, p *schema.Projection) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		known, ok := sh.Facts.(*facts)
+		if !ok {
+			return
+		}
+		for _, field := range p.Schema.Fields() {
+			for _, i := range sh.Schema.FieldIndices(field.Name) {
+				for _, c := range known.chunks[known.leaves[i]:known.leaves[i+1]] {
+					if !yield(c) {
+						return
+					}
+				}
 			}
 		}
 	}
-	block := float64(seg.Bytes) / float64(seg.Blocks())
-	return need + leaves*bufferSize(int(leaves)) + int64(3*block*float64(wanted)/float64(max(all, 1)))
 }

@@ -62,3 +62,7 @@ with ipc.new_file(path("series", "0.arrow"), schema) as writer:
         values = pa.array(np.repeat((ids % 3).astype("int8"), 40_000))
         series = pa.ListArray.from_arrays(pa.array(np.arange(601) * 40_000, pa.int32()), values)
         writer.write_batch(pa.record_batch([pa.array(ids), series], schema=schema))
+
+# One page of 32 MB, whose column chunk is as large: a decoder needs it whole, and its file does not say so.
+pq.write_table(pa.table({"id": pa.array(np.arange(4_000_000))}), path("page", "0.parquet"),
+               use_dictionary=False, compression="zstd", data_page_size=1 << 30, max_rows_per_page=1 << 30, row_group_size=1 << 30)

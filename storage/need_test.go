@@ -1,0 +1,109 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/snapshot"
+)
+
+// What decoding takes is guessed until it was measured, and then asked for: of the object, and of others of its dataset.
+func TestNeedLearnsFromDecoding(t *testing.T) {
+	r := one(t, folder(t, map[string]string{"a.parquet": "big.parquet", "b.parquet": "big.parquet"}))
+	s := r.newest("d")
+	p := schema.All(s.Schema)
+	guess := r.Sizes(s, p).Need(s.Blocks(nil))
+	if guess.Measured || guess.Block < frame.Cost(s.Blocks(nil).Largest()) || guess.Scratch == 0 {
+		t.Errorf("at first %+v", guess)
+	}
+	if _, err := r.read(s, s.Blocks([]int{0})); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Sizes(s, p).Need(s.Blocks(nil)); got.Measured {
+		t.Errorf("frames and decoder of one grant were taken apart: %+v", got)
+	}
+	r.apart(s, p, s.Blocks([]int{0}))
+	for _, shard := range []int{0, 1} {
+		got := r.Sizes(s, p).Need(s.Blocks([]int{shard}))
+		if got.Measured != (shard == 0) || got.Scratch == 0 || got.Block == 0 || got.Block > guess.Block {
+			t.Errorf("shard %d: %+v after %+v", shard, got, guess)
+		}
+	}
+}
+
+func TestNeedOfFewColumns(t *testing.T) {
+	r := one(t, folder(t, map[string]string{"a.parquet": "optional.parquet"}))
+	s := r.newest("d")
+	none, err := schema.Project(s.Schema, [][]string{})
+	must(t, err)
+	if got := r.Sizes(s, none).Need(s.Blocks(nil)); got.Block != 0 || got.Scratch != 0 {
+		t.Errorf("no column needs %+v", got)
+	}
+}
+
+// The most that was seen counts, small blocks speak for nobody else, and the table does not grow for ever.
+func TestMeasures(t *testing.T) {
+	var ms measures
+	p := schema.All(arrow.NewSchema(nil, nil))
+	snap := &snapshot.Snapshot{Dataset: "d", Shards: []*snapshot.Shard{{Key: "a"}, {Key: "b"}}}
+	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: 100}, p, 1000)
+	if m := ms.of(snap, 0, p); m.ratio != 10 || !m.own {
+		t.Errorf("%+v", m)
+	}
+	if m := ms.of(snap, 1, p); m != (measure{}) {
+		t.Errorf("a small block of another object counts: %+v", m)
+	}
+	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 3*leastMeasured)
+	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 2*leastMeasured)
+	ms.scratch(snap, 0, p, 400, false)
+	ms.scratch(snap, 0, p, 0, false)
+	if m := ms.of(snap, 1, p); m != (measure{ratio: 3, scratch: 500}) {
+		t.Errorf("of the dataset: %+v", m)
+	}
+	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 1000*leastMeasured)
+	if mine, other := ms.of(snap, 0, p), ms.of(snap, 1, p); mine.ratio != 1000 || other.ratio != mostBorrowed {
+		t.Errorf("one bad object: %+v, and the others of its dataset %+v", mine, other)
+	}
+	ms.scratch(snap, 0, p, 800, true)
+	if n, sure := ms.of(snap, 1, p).decoder(100); n != 1000 || sure {
+		t.Errorf("after another one asked for more in vain: %d, %v", n, sure)
+	}
+	for vain, want := range map[int64]int64{10: 100, 1000: 1000} { // who asked for little in vain might have gone on to more
+		if n, sure := (measure{vain: vain, own: true}).decoder(100); n != want || sure != (vain == want) {
+			t.Errorf("after %d in vain: %d, %v", vain, n, sure)
+		}
+	}
+	ms.frames(snap, snapshot.Block{Shard: 1}, p, 1) // nothing can be said
+	for i := range 2 * maxMeasures {
+		snap.Shards[1].Key = fmt.Sprint(i)
+		ms.scratch(snap, 1, p, 1, false)
+	}
+	if len(ms.all) > maxMeasures {
+		t.Errorf("%d measures", len(ms.all))
+	}
+	if n := (measure{ratio: 1e300}).bytes(math.MaxInt64, 0, snap.Shards[0], p); n < 1<<40 {
+		t.Errorf("an absurd claim needs %d bytes", n)
+	}
+}
+
+// apart reads blocks with one grant for the decoder and one for frames.
+func (r *rig) apart(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) {
+	r.t.Helper()
+	loan, _ := r.ledger.Loan()
+	defer loan.Close()
+	frames, err := r.ledger.Try(0)
+	must(r.t, err)
+	defer frames.Close()
+	reader := r.Open(snap, p, loan)
+	defer reader.Close()
+	reader.ChargeTo(frames)
+	for i := range blocks.Len() {
+		_, err := column(reader, blocks.At(i))
+		must(r.t, err)
+	}
+}
