@@ -40,6 +40,9 @@ func (l *loader) check() {
 	if c.Limits.AdmissionTimeout == 0 {
 		l.problem("limits.admission_timeout", "must be more than 0s")
 	}
+	if c.Limits.StallTimeout == 0 {
+		l.problem("limits.stall_timeout", "must be more than 0s")
+	}
 	if u, err := url.Parse(c.Telemetry.OTLP); c.Telemetry.OTLP != "" &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		l.problem("telemetry.otlp", "must be a URL such as http://127.0.0.1:4317")

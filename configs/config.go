@@ -65,7 +65,7 @@ type Dataset struct {
 type Column struct{ Name, Type string }
 
 // Limits bound how long things may wait.
-type Limits struct{ DrainTimeout, AdmissionTimeout time.Duration }
+type Limits struct{ StallTimeout, DrainTimeout, AdmissionTimeout time.Duration }
 
 // Telemetry says where the gateway reports to.
 type Telemetry struct {

@@ -60,7 +60,7 @@ func TestSample(t *testing.T) {
 			{Name: "imagenet/train", URL: "/data/imagenet/train", Schema: "strict"},
 			{Name: "clicks", URL: "file:///data/clicks", Schema: "strict", Files: []string{"**/*.parquet"}, Exclude: []string{"tmp/**"}, Partitioning: "hive"},
 		},
-		Refresh: 30 * time.Second, Limits: Limits{DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second},
+		Refresh: 30 * time.Second, Limits: Limits{StallTimeout: time.Minute, DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second},
 		Telemetry: Telemetry{Log: "info"},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -135,7 +135,7 @@ snapshots: ""
 snapshots_keep: 90h30m
 cache: {policy: auto, disk: {dir: "", limit: 0}, decoders: {min: 1, max: 0, grow_at: 128, shrink_below: 0.3}}
 tenants: {}
-limits: {stall_timeout: 1m, drain_timeout: 60s, admission_timeout: 90s, page_bytes: 256MiB}
+limits: {drain_timeout: 60s, admission_timeout: 90s, page_bytes: 256MiB}
 `)
 	if want := []string{"headrace.yaml:7: snapshots_keep: 90h30m is not supported yet"}; !reflect.DeepEqual(problems, want) {
 		t.Errorf("%q", problems)
@@ -155,7 +155,6 @@ func TestPlannedValuesAreRefused(t *testing.T) {
 		"cache: {policy: lru}":            "cache.policy: lru is not",
 		"cache: {disk: {limit: 1GiB}}":    "cache.disk.limit: 1GiB is not",
 		"tenants: {vision: {streams: 6}}": "tenants: is not",
-		"limits: {stall_timeout: 61s}":    "limits.stall_timeout: 61s is not",
 		"limits: {page_bytes: 1GiB}":      "limits.page_bytes: 1GiB is not",
 	} {
 		_, problems := load(t, text)

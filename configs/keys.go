@@ -152,7 +152,11 @@ var keys = []key{
 	{name: "cache.decoders.shrink_below", kind: aNumber, standard: "0.3", about: "The load below which decoders are taken away."},
 	{name: "tenants", kind: aTable, standard: "{}", about: "Shares of tenants."},
 
-	{name: "limits.stall_timeout", kind: aDuration, standard: "60s", about: "How long a stream may stand still while others wait for memory."},
+	{
+		name: "limits.stall_timeout", kind: aDuration, standard: "60s",
+		about: "How long a stream's client may take nothing while others wait for memory; then the stream ends, and its cursor resumes it.",
+		at:    func(c *Config) any { return &c.Limits.StallTimeout },
+	},
 	{
 		name: "limits.drain_timeout", kind: aDuration, standard: "60s", about: "How long running streams may go on after SIGTERM.",
 		at: func(c *Config) any { return &c.Limits.DrainTimeout },

@@ -87,27 +87,14 @@ func (s *Server) explain(ctx context.Context, body []byte) ([]byte, error) {
 	return p.meta().Marshal(), nil
 }
 
-// Stats is the answer of headrace.stats. Bytes, unless the name says otherwise.
+// Stats is the answer of headrace.stats.
 type Stats struct {
-	Memory struct {
-		Limit    int64            `json:"limit"`
-		Reserved int64            `json:"reserved"`
-		Used     map[string]int64 `json:"used"`
-		Waiting  int              `json:"waiting"` // streams in line
-	} `json:"memory"`
-	Streams int `json:"streams"` // of the caller's tenant
+	Memory  Memory `json:"memory"`
+	Streams int    `json:"streams"` // of the caller's tenant
 }
 
 func (s *Server) stats(ctx context.Context) ([]byte, error) {
-	ledger := s.Ledger.Stats()
-	var st Stats
-	st.Memory.Limit, st.Memory.Reserved, st.Memory.Waiting = ledger.Limit, ledger.Reserved, ledger.Waiting
-	st.Memory.Used = map[string]int64{}
-	for kind, n := range ledger.Used {
-		st.Memory.Used[string(kind)] = n
-	}
-	st.Streams = s.flights.count(principal(ctx).Tenant)
-	return json.Marshal(st)
+	return json.Marshal(Stats{Memory: s.Memory(), Streams: s.flights.count(principal(ctx).Tenant)})
 }
 
 // Handshake is not needed: a bearer token comes with every call.

@@ -54,6 +54,7 @@ func (s *Server) run(ctx context.Context, out *sender, entry *running) error {
 	done := s.flights.add(entry)
 	stop := context.AfterFunc(s.running, func() { cancel(context.Cause(s.running)) })
 	sent := make(chan error, 1)
+	s.senders.Go(func() { s.endStalls(ctx, &out.pulse, cancel) })
 	s.senders.Go(func() {
 		defer done()
 		defer stop()
@@ -99,6 +100,7 @@ type sender struct {
 	*planned
 	sent    func(Sent)
 	encoder *codec.Encoder
+	pulse   pulse
 }
 
 // send sends the schema at once, waits for memory, then sends batch after batch.
@@ -112,6 +114,7 @@ func (s *sender) send(ctx context.Context) error {
 	}
 	defer batches.Close()
 	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, batches.Grant())
+	s.pulse.progress.Store(s.encoder.Progress())
 	_, end := s.Events.Span(ctx, "first batch")
 	for {
 		b, err := batches.Next(ctx)
@@ -171,6 +174,9 @@ func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 
 func (s *sender) sendMessage(m *codec.Message) error {
 	defer m.Release()
+	s.pulse.sending.Store(true)
+	defer s.pulse.sending.Store(false)
+	defer s.pulse.sent.Add(1)
 	return s.out.SendMsg(m)
 }
 

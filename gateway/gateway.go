@@ -34,7 +34,9 @@ type Options struct {
 	Policy   auth.Policy
 	// AdmissionTimeout is how long a stream may wait in line for memory.
 	AdmissionTimeout time.Duration
-	Events           Events
+	// StallTimeout is how long a stream's client may take nothing while others wait for memory; 0 is for ever.
+	StallTimeout time.Duration
+	Events       Events
 }
 
 // Server answers Flight calls.
@@ -88,7 +90,7 @@ func New(o Options, extra ...grpc.ServerOption) *Server {
 }
 
 // Serve answers on a listener until Drain or Close; several listeners may be served at once.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(reachable{l}) }
 
 // Drain refuses new streams and lets running ones finish until ctx ends; then they end at their next batch border.
 // Health says so at once, so that balancers look elsewhere. Close is still to be called.

@@ -42,7 +42,7 @@ type house struct {
 }
 
 // start serves the folder. When the test ends nothing may be left: no lease, no byte.
-func start(t *testing.T, folder string) *house {
+func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house {
 	t.Helper()
 	h := &house{key: filepath.Join(t.TempDir(), "key"), pool: frame.NewPool(frame.Options{Poison: true})}
 	if err := os.WriteFile(h.key, []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
@@ -64,7 +64,7 @@ func start(t *testing.T, folder string) *house {
 	var refused []string
 	h.refused = func() []string { mu.Lock(); defer mu.Unlock(); return refused }
 	h.audits = func() []gateway.Read { mu.Lock(); defer mu.Unlock(); return reads }
-	h.Server = gateway.New(gateway.Options{
+	o := gateway.Options{
 		Store: store, Pool: h.pool, Ledger: h.ledger, Verifier: verifier, Policy: auth.ByGrants{}, AdmissionTimeout: time.Second,
 		Events: gateway.Events{
 			Audit: func(_ context.Context, r gateway.Read, err error) {
@@ -77,7 +77,12 @@ func start(t *testing.T, folder string) *house {
 			},
 			Fault: func(_ context.Context, id string, err error) { t.Errorf("fault %s: %v", id, err) },
 		},
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	h.ledger = o.Ledger
+	h.Server = gateway.New(o)
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

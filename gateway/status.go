@@ -26,6 +26,7 @@ import (
 var (
 	errDraining  = errors.New("this gateway is shutting down: connect again and go on with after = the last cursor")
 	errCancelled = errors.New("cancelled by CancelFlightInfo")
+	errStalled   = errors.New("the client took nothing for too long while others waited for memory: read on with after = the last cursor")
 	errPlan      = errors.New("the cursor belongs to another plan")
 	errNoFlight  = errors.New("no running stream of that flight")
 )
@@ -56,6 +57,7 @@ var statuses = []struct {
 	{budget.ErrTimeout, codes.Unavailable},
 	{budget.ErrExhausted, codes.Unavailable},
 	{errDraining, codes.Unavailable},
+	{errStalled, codes.Unavailable},
 	{bucket.ErrUnreachable, codes.Unavailable},
 	{snapshot.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrUnsupported, codes.Unimplemented},

@@ -48,10 +48,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 		return nil, err
 	}
 	a.pool = frame.NewPool(frame.Options{Idle: idle})
-	a.ledger = budget.New(budget.Options{Limit: limit})
-	if err := a.tel.observe(a.pool, a.ledger); err != nil {
-		return nil, err
-	}
+	a.ledger = budget.New(budget.Options{Limit: limit, Large: limit / 4, Heap: limitHeap(heapShare(cfg.Memory))})
 	a.store, err = storage.New(ctx, storage.Options{Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Buckets: bucketOptions(), Events: a.tel.storageEvents()})
 	if err != nil {
 		return nil, err
@@ -72,9 +69,9 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	}
 	a.gateway = gateway.New(gateway.Options{
 		Store: a.store, Pool: a.pool, Ledger: a.ledger, Verifier: who, Policy: auth.ByGrants{},
-		AdmissionTimeout: cfg.Limits.AdmissionTimeout, Events: a.tel.gatewayEvents(),
+		AdmissionTimeout: cfg.Limits.AdmissionTimeout, StallTimeout: cfg.Limits.StallTimeout, Events: a.tel.gatewayEvents(),
 	}, extra...)
-	return a, nil
+	return a, a.tel.observe(a.pool, a.gateway)
 }
 
 // close ends what runs and gives everything back; whatever is left over is a bug and is said.

@@ -37,3 +37,14 @@ func pace(share int64, before int) {
 func growth(share, live int64) int {
 	return int(min(max(100*share/max(live, 1)-100, leastGrowth), mostGrowth))
 }
+
+// limitHeap sets the memory limit of the Go runtime to the heap's share and the bytes that streams are charged for on the
+// heap, now none and later what the function is told. GOMEMLIMIT in the environment has the last word.
+func limitHeap(share int64) (charged func(int64)) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func(int64) {}
+	}
+	charged = func(n int64) { debug.SetMemoryLimit(share + n) }
+	charged(0)
+	return charged
+}

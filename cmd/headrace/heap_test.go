@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+)
 
 func TestHeapGrowsIntoItsShareAndNoFurther(t *testing.T) {
 	const share = 64 << 20
@@ -15,5 +19,23 @@ func TestHeapGrowsIntoItsShareAndNoFurther(t *testing.T) {
 		if got := growth(share, test.live); got != test.want {
 			t.Errorf("with %d bytes live the heap may grow by %d %%, want %d", test.live, got, test.want)
 		}
+	}
+}
+
+func TestHeapIsLimitedToItsShareAndWhatIsCharged(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	charged := limitHeap(64 << 20)
+	for _, n := range []int64{0, 8 << 20} {
+		charged(n)
+		if got := debug.SetMemoryLimit(-1); got != 64<<20+n {
+			t.Errorf("with %d bytes charged the limit is %d", n, got)
+		}
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	debug.SetMemoryLimit(math.MaxInt64)
+	limitHeap(64 << 20)(1)
+	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
+		t.Errorf("the environment was overruled: %d", got)
 	}
 }

@@ -25,7 +25,6 @@ import (
 
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/storage"
-	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -91,25 +90,29 @@ func (t *telemetry) instruments() error {
 }
 
 // observe reads gauges whenever somebody looks.
-func (t *telemetry) observe(pool *frame.Pool, ledger *budget.Ledger) error {
+func (t *telemetry) observe(pool *frame.Pool, server *gateway.Server) error {
 	m := t.metrics.Meter("headrace")
-	memory, err1 := m.Int64ObservableGauge("headrace_memory", metric.WithUnit("By"), metric.WithDescription("Memory in use, by kind"))
+	used, err1 := m.Int64ObservableGauge("headrace_memory", metric.WithUnit("By"), metric.WithDescription("Memory in use, by kind"))
 	limit, err2 := m.Int64ObservableGauge("headrace_memory_limit", metric.WithUnit("By"), metric.WithDescription("Memory that streams may use"))
-	leases, err3 := m.Int64ObservableGauge("headrace_leases", metric.WithDescription("Claims on frames"))
-	if err := errors.Join(err1, err2, err3); err != nil {
+	reserved, err3 := m.Int64ObservableGauge("headrace_memory_reserved", metric.WithUnit("By"), metric.WithDescription("Memory held for streams, in use or not"))
+	waiting, err4 := m.Int64ObservableGauge("headrace_memory_waiting", metric.WithDescription("Streams that wait for memory"))
+	queue, err5 := m.Int64ObservableGauge("headrace_queue", metric.WithUnit("By"), metric.WithDescription("Handed to gRPC and not yet sent; part of the memory in use"))
+	leases, err6 := m.Int64ObservableGauge("headrace_leases", metric.WithDescription("Claims on frames"))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return err
 	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		st := ledger.Stats()
-		for kind, n := range st.Used {
-			o.ObserveInt64(memory, n, metric.WithAttributes(attribute.String("kind", string(kind))))
+		now := server.Memory()
+		for kind, n := range now.Used {
+			o.ObserveInt64(used, n, metric.WithAttributes(attribute.String("kind", kind)))
 		}
-		p := pool.Stats()
-		o.ObserveInt64(memory, p.Idle, metric.WithAttributes(attribute.String("kind", "idle")))
-		o.ObserveInt64(limit, st.Limit)
-		o.ObserveInt64(leases, int64(p.Leases))
+		o.ObserveInt64(limit, now.Limit)
+		o.ObserveInt64(reserved, now.Reserved)
+		o.ObserveInt64(waiting, int64(now.Waiting))
+		o.ObserveInt64(queue, now.Queued)
+		o.ObserveInt64(leases, int64(pool.Stats().Leases))
 		return nil
-	}, memory, limit, leases)
+	}, used, limit, reserved, waiting, queue, leases)
 	return err
 }
 

@@ -32,13 +32,17 @@ type Encoder struct {
 	layout      layout
 	meta        metadata
 	compressor  compressor
+	progress    *Progress
 }
 
 // NewEncoder returns an encoder. What has to be copied or compressed is taken from pool and charged to g; it is given
 // back with the message, or by Body.Release.
 func NewEncoder(c Compression, pool *frame.Pool, g *budget.Grant) *Encoder {
-	return &Encoder{compression: c, layout: layout{arena: arena{pool: pool, grant: g}}}
+	return &Encoder{compression: c, layout: layout{arena: arena{pool: pool, grant: g}}, progress: newProgress()}
 }
+
+// Progress tells how far the messages are that were made of the encoder's bodies.
+func (e *Encoder) Progress() *Progress { return e.progress }
 
 // Encode lays a batch out as an Arrow IPC RecordBatch message of metadata version 5. The body refers to the batch's
 // memory, which must stay as it is until the message made of it is finished. Only the bytes of the batch's rows are
@@ -50,7 +54,7 @@ func (e *Encoder) Encode(rec arrow.RecordBatch) (*Body, error) {
 		l.arena.held.release()
 		return nil, err
 	}
-	b := &Body{held: l.arena.held}
+	b := &Body{held: l.arena.held, progress: e.progress}
 	l.arena.held = holding{}
 	b.place(l)
 	b.header = e.meta.recordBatch(rec.NumRows(), l, b.size, e.compression)
@@ -80,6 +84,8 @@ type Body struct {
 	size   int // bytes of the body
 	copied int
 	held   holding
+
+	progress *Progress
 }
 
 // Size is the number of bytes of the message's protobuf form with at most 512 bytes of application metadata.
@@ -104,7 +110,7 @@ func (b *Body) Message(ctx context.Context, appMetadata []byte, lease *frame.Lea
 	if lease != nil {
 		held.leases = append(held.leases, lease)
 	}
-	return newMessage(batchHead(b.header, appMetadata, b.size), b.parts, held, connOf(ctx))
+	return newMessage(batchHead(b.header, appMetadata, b.size), b.parts, held, connOf(ctx), b.progress)
 }
 
 // place puts the buffers one after the other at their offsets. Buffers too small for gRPC to tell their end are copied

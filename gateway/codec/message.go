@@ -48,6 +48,8 @@ type Message struct {
 	held  holding
 	conn  *conn
 
+	progress *Progress // of its stream; nil: nobody asks
+
 	refs     atomic.Int32
 	lentOut  atomic.Bool // handed to gRPC
 	released atomic.Bool // by the sender
@@ -57,12 +59,13 @@ type Message struct {
 }
 
 // newMessage makes a message that the sender holds.
-func newMessage(head []byte, parts []part, held holding, c *conn) *Message {
-	m := &Message{head: head, parts: parts, size: len(head), held: held, conn: c}
+func newMessage(head []byte, parts []part, held holding, c *conn, p *Progress) *Message {
+	m := &Message{head: head, parts: parts, size: len(head), held: held, conn: c, progress: p}
 	for _, p := range parts {
 		m.size += len(p.data)
 	}
 	m.refs.Store(1)
+	m.progress.begin()
 	m.conn.add(m)
 	return m
 }
@@ -74,7 +77,7 @@ func SchemaMessage(schema, descriptor []byte) *Message {
 	if descriptor != nil {
 		head = appendField(head, tagDescriptor, descriptor)
 	}
-	return newMessage(appendField(head, tagHeader, schema), nil, holding{}, nil)
+	return newMessage(appendField(head, tagHeader, schema), nil, holding{}, nil, nil)
 }
 
 // Size is the number of bytes of the message's protobuf form.
@@ -107,8 +110,10 @@ func (m *Message) lend() (mem.BufferSlice, error) {
 			continue
 		}
 		lent = true
-		m.refs.Add(1)
-		out = append(out, mem.NewBuffer(&p.data, end))
+		for _, piece := range cut(p.data) {
+			m.refs.Add(1)
+			out = append(out, mem.NewBuffer(&piece, end))
+		}
 	}
 	if lent {
 		// gRPC drops, without freeing it, a frame that reaches its writer just after the stream was reset. While gRPC can
@@ -116,6 +121,20 @@ func (m *Message) lend() (mem.BufferSlice, error) {
 		m.backstop = runtime.AddCleanup(end, (*Message).orphan, m)
 	}
 	return out, nil
+}
+
+// lentAtOnce is about how many bytes gRPC is lent at once: it tells of their end only when all of them were written, and
+// a slow client's stream has to be seen to move.
+const lentAtOnce = 1 << 20
+
+// cut cuts bytes into pieces, none of them too small for gRPC to tell their end.
+func cut(data []byte) [][]byte {
+	pieces := make([][]byte, 0, len(data)/lentAtOnce+1)
+	for len(data) >= 2*lentAtOnce {
+		pieces = append(pieces, data[:lentAtOnce:lentAtOnce])
+		data = data[lentAtOnce:]
+	}
+	return append(pieces, data)
 }
 
 // giveBack is the pool of a message's lent buffers: nothing is taken from it, and each Put ends one hold.
@@ -126,6 +145,7 @@ func (*giveBack) Get(n int) *[]byte { b := make([]byte, n); return &b }
 
 // Put implements mem.BufferPool. It runs on the goroutine that writes the connection.
 func (g *giveBack) Put(*[]byte) {
+	g.m.progress.free()
 	if g.m.refs.Add(-1) == 0 {
 		g.m.finish()
 	}
@@ -147,6 +167,7 @@ func (m *Message) finish() {
 	m.conn.remove(m)
 	m.backstop.Stop()
 	m.held.release()
+	m.progress.end()
 }
 
 // The fields of FlightData, in the order in which they are sent; the body is last so that it can be left out of the header.

@@ -1,0 +1,170 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headrace/headrace/gateway"
+	"github.com/headrace/headrace/storage/budget"
+)
+
+// large makes the dataset d of so many bytes that no connection holds them on their way.
+func large(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	python(t, `
+import os
+os.makedirs(f"{root}/d")
+for shard in range(3):
+    pq.write_table(pa.table({"x": pa.array([os.urandom(100_000) for _ in range(160)])}), f"{root}/d/{shard}.parquet", row_group_size=40)
+`, dir)
+	return dir
+}
+
+// get begins to read the dataset d and returns once its first batch is there.
+func (h *house) get(t *testing.T) flight.FlightService_DoGetClient {
+	t.Helper()
+	stream := h.begin(t)
+	for range 2 { // the schema first
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stream
+}
+
+// begin asks for the dataset d.
+func (h *house) begin(t *testing.T) flight.FlightService_DoGetClient {
+	t.Helper()
+	stream, err := h.client(t).DoGet(bearer(t.Context(), "Bearer "+h.token(t, "d")), &flight.Ticket{Ticket: []byte(`{"dataset": "d"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// await waits for something that is to come.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("in vain")
+		}
+	}
+}
+
+// readAll reads a stream to its end.
+func readAll(stream flight.FlightService_DoGetClient) error {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// A client that stops reading is ended for others who wait for its memory, and not before.
+func TestStalledStreamEndsForOthers(t *testing.T) {
+	h := start(t, large(t), func(o *gateway.Options) { o.StallTimeout, o.AdmissionTimeout = 300*time.Millisecond, time.Minute })
+	stalled := h.get(t)
+	time.Sleep(2 * h.StallTimeout) // nobody waits: it may take its time
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	grant, err := h.ledger.Admit(ctx, h.ledger.Most()-1<<20) // not even what was on its way to the client stays
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant.Close()
+	if err := readAll(stalled); status.Code(err) != codes.Unavailable {
+		t.Errorf("the stalled stream ended with %v", err)
+	}
+}
+
+// A client that reads, however slowly, goes on whoever waits.
+func TestSlowStreamIsNotStalled(t *testing.T) {
+	h := start(t, large(t), func(o *gateway.Options) { o.StallTimeout = 500 * time.Millisecond })
+	slow := h.get(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _, _ = h.ledger.Admit(ctx, h.ledger.Most()+1-1<<20) })
+	for range 8 {
+		time.Sleep(h.StallTimeout / 4)
+		if _, err := slow.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	waiting.Wait()
+	if err := readAll(slow); err != nil {
+		t.Error(err)
+	}
+}
+
+// What can never fit is refused with the numbers; what only has to wait too long may come back.
+func TestMemoryThatIsNotThere(t *testing.T) {
+	dir := large(t)
+	for _, test := range []struct {
+		limit, taken int64
+		want         codes.Code
+	}{{1 << 20, 0, codes.InvalidArgument}, {64 << 20, 60 << 20, codes.Unavailable}} {
+		h := start(t, dir, func(o *gateway.Options) {
+			o.Ledger, o.AdmissionTimeout = budget.New(budget.Options{Limit: test.limit}), 50*time.Millisecond
+		})
+		grant, err := h.ledger.Admit(t.Context(), test.taken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = readAll(h.begin(t))
+		if status.Code(err) != test.want {
+			t.Errorf("limit %d: %v, want %s", test.limit, err, test.want)
+		}
+		grant.Close()
+	}
+}
+
+// While a client does not read, the statistics say where the memory is; afterwards there is none but the gateway's own.
+func TestStatsTellMemoryByKind(t *testing.T) {
+	h := start(t, large(t))
+	stream := h.get(t)
+	st := h.stats(t)
+	if m := st.Memory; m.Limit == 0 || m.Reserved == 0 || m.Used["frames"] == 0 || m.Used["heap"] == 0 || m.Queued == 0 || st.Streams != 1 {
+		t.Errorf("%+v", st)
+	}
+	if err := readAll(stream); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool {
+		m := h.stats(t).Memory
+		delete(m.Used, "heap")
+		delete(m.Used, "idle")
+		return m.Reserved == 0 && m.Queued == 0 && len(m.Used) == 0
+	})
+}
+
+func (h *house) stats(t *testing.T) (st gateway.Stats) {
+	t.Helper()
+	results, err := h.client(t).DoAction(bearer(t.Context(), "Bearer "+h.token(t, "d")), &flight.Action{Type: "headrace.stats"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := results.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(result.GetBody(), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
