@@ -33,6 +33,7 @@ var benches = map[string]func(context.Context, settings) (string, error){
 	"datasets": datasets,
 	"gather":   gathering,
 	"mapped":   mapped,
+	"memory":   limited,
 	"order":    order,
 	"parquet":  parquet,
 	"plan":     planning,

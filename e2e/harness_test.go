@@ -103,11 +103,17 @@ func writeConfig(t *testing.T, lines ...string) string {
 
 func serveOn(t *testing.T, listen string, args ...string) *server {
 	t.Helper()
+	return serveBy(t, binary, listen, args...)
+}
+
+// serveBy has another build of the program serve.
+func serveBy(t *testing.T, program, listen string, args ...string) *server {
+	t.Helper()
 	args = append([]string{"serve"}, args...)
 	if listen != "" {
 		args = append(args, "--listen", listen, "--admin", "127.0.0.1:0")
 	}
-	s := &server{t: t, cmd: exec.Command(binary, args...), log: &logBuffer{}}
+	s := &server{t: t, cmd: exec.Command(program, args...), log: &logBuffer{}}
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
