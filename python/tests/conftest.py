@@ -1,6 +1,9 @@
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,54 @@ def process() -> Iterator[Start]:
         server.wait()
         assert server.stdout is not None
         server.stdout.close()
+
+
+@dataclass
+class Served:
+    """A real gateway, in a process of its own."""
+
+    uri: str
+    child: subprocess.Popen[str]
+
+    @property
+    def address(self) -> str:
+        return self.uri.removeprefix("grpc://")
+
+    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
+        self.child.send_signal(how)
+        self.child.wait()
+        assert self.child.stdout is not None
+        self.child.stdout.close()
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="session")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The gateway of this tree."""
+    path = str(tmp_path_factory.mktemp("binary") / "headrace")
+    subprocess.run(["go", "build", "-o", path, "./cmd/headrace"], cwd=Path(__file__).parents[2], check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def serve(binary: str) -> Iterator[Serve]:
+    """Starts gateways with the arguments of `headrace serve`, and ends those that are left."""
+    started: list[Served] = []
+
+    def start(*args: str | os.PathLike[str], listen: str = "127.0.0.1:0") -> Served:
+        command = [binary, "serve", *(os.fspath(arg) for arg in args), "--listen", listen, "--admin", "127.0.0.1:0"]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert child.stdout is not None
+        started.append(Served(child.stdout.readline().removeprefix("listening ").strip(), child))
+        assert started[-1].uri, "the gateway did not start"
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server.child.poll() is None:
+            server.stop()
 
 
 @pytest.fixture(autouse=True)
