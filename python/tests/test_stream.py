@@ -350,6 +350,29 @@ def test_a_process_may_end_with_a_stream_open(process: Start) -> None:
     assert run(code, f"127.0.0.1:{port}") == ["30 2"]
 
 
+@pytest.mark.parametrize("taken", range(8))
+def test_another_thread_may_close_a_stream(gateway: Gateway, taken: int) -> None:
+    hold = threading.Event()
+
+    def fault(message: int) -> None:
+        if message >= 4:
+            hold.wait(60)
+
+    gateway.fault = fault
+    got: list[int] = []
+    with headrace.connect(gateway.uri) as client:
+        stream = client.stream("team/numbers")
+        reading = threading.Thread(target=lambda: got.extend(rows(stream)))
+        reading.start()
+        while stream.stats().batches < min(taken, 3):
+            time.sleep(0.001)
+        stream.close()
+        reading.join(timeout=30)
+        assert not reading.is_alive()
+    hold.set()
+    assert got == list(range(len(got)))
+
+
 def test_a_closed_stream_leaves_no_thread(gateway: Gateway) -> None:
     before = threading.active_count()
     with headrace.connect(gateway.uri) as client:

@@ -132,7 +132,7 @@ class Client:
 
     def plan(self, dataset: str, **options: Unpack[Options]) -> Plan:
         """Says what `stream` with the same options would deliver."""
-        info, meta = self._info(_request(dataset, options))
+        info, meta = self._info(request_of(dataset, options))
         fingerprint = meta.pop("schema")
         counted = {field.name: meta.get(field.name, 0) for field in dataclasses.fields(Plan)}
         return Plan(**counted | {"schema": info.schema, "fingerprint": fingerprint})
@@ -144,7 +144,7 @@ class Client:
         """
         if options.get("rank") is None:
             _warn_of_ranks(dataset)
-        request = _request(dataset, options)
+        request = request_of(dataset, options)
         info, meta = self._info(request)
         if len(info.endpoints) != 1:
             raise RequestError(f"the request means {len(info.endpoints)} streams: name a rank")
@@ -214,7 +214,8 @@ def connect(
     return Client(Connection(address, token, tls_ca, timeout, read_timeout, retry_for, tune_malloc))
 
 
-def _request(dataset: str, options: Options) -> dict[str, Any]:
+def request_of(dataset: str, options: Options) -> dict[str, Any]:
+    """Returns options as a request has them on the wire."""
     request: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if isinstance(request.get("shuffle"), bool):
         request["shuffle"] = "window" if request["shuffle"] else "none"

@@ -126,7 +126,7 @@ class Backoff:
         self._ends = time.monotonic() + total
         self._tries = 0
 
-    def wait(self, error: UnavailableError) -> None:
+    def wait(self, error: UnavailableError, sleep: Callable[[float], object] = time.sleep) -> None:
         """Sleeps before the next try, or raises the error when the time is over."""
         left = self._ends - time.monotonic()
         if left <= 0:
@@ -134,7 +134,7 @@ class Backoff:
             raise error
         longest = min(self.LONGEST, self.FIRST * 2.0**self._tries)
         self._tries += 1
-        time.sleep(min(left, random.uniform(0, longest)))
+        sleep(min(left, random.uniform(0, longest)))
 
 
 def _keep_pages() -> None:

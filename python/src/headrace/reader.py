@@ -22,7 +22,6 @@ class Reader:
     """
 
     def __init__(self, connection: Connection, ticket: flight.Ticket, schema: pa.Schema) -> None:
-        self.stalled = False  # given up because nothing came
         self._limit = connection.read_timeout
         self._closed = False
         self._reader: flight.FlightStreamReader | None = None
@@ -40,11 +39,10 @@ class Reader:
         self._thread.start()
 
     def read(self) -> flight.FlightStreamChunk:
-        """Returns the next message; raises StopIteration at the end of the stream, and what the reading raised."""
+        """Returns the next message; raises StopIteration at the end, what the reading raised, and TimeoutError."""
         try:
             message = self._came.get(timeout=self._limit)
         except queue.Empty:
-            self.stalled = True
             raise TimeoutError from None
         if isinstance(message, BaseException):
             raise message
@@ -65,12 +63,11 @@ class Reader:
     def _run(self, ticket: flight.Ticket, options: flight.FlightCallOptions, schema: pa.Schema) -> None:
         try:
             self._reader = self._client.do_get(ticket, options)
-            if self._closed:
-                return
-            if not self._reader.schema.equals(schema, check_metadata=True):
+            if not self._closed and not self._reader.schema.equals(schema, check_metadata=True):
                 raise DataError("the gateway's schema is not the one it announced")
-            while self._wanted.acquire() and not self._closed:
+            while not self._closed and self._wanted.acquire() and not self._closed:
                 self._came.put(self._reader.read_chunk())
+            self._came.put(StopIteration())  # for whoever waits while another thread closes
         except BaseException as error:
             self._came.put(error)
         finally:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import operator
 import os
+import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -75,7 +76,7 @@ class Stream(Iterator[pa.RecordBatch]):
 
     A step that is longer than a message comes in several batches; `cursor` moves when the last of them was given out.
     Steps out of turn, and an epoch that is not what the gateway's receipt says, raise `DataError`. After an error the
-    next call tries to go on from there. A stream is used by one thread.
+    next call tries to go on from there. A stream is used by one thread, but any may close it.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Stream(Iterator[pa.RecordBatch]):
         self._process = os.getpid()
         self._reader: Reader | None = None
         self._ended = False
+        self._closed = threading.Event()
         self._backoff: Backoff | None = None  # there while no progress is made
 
         self._cursor: str | None = request.get("after")
@@ -176,17 +178,18 @@ class Stream(Iterator[pa.RecordBatch]):
             self._drop()
 
     def close(self) -> None:
-        """Ends the stream; the gateway stops reading for it."""
+        """Ends the stream, also for a thread that waits for it; the gateway stops reading for it."""
         self._ended = True
+        self._closed.set()
         self._drop()
 
     def _read(self) -> flight.FlightStreamChunk | None:
         """Returns the next message, from a new connection if need be; None at the end."""
-        while True:
+        while not self._closed.is_set():
             try:
-                if self._reader is None:
-                    self._reader = Reader(self._connection, self._place(), self._schema)
-                return self._reader.read()
+                if (reader := self._reader) is not None:
+                    return reader.read()
+                self._reader = Reader(self._connection, self._place(), self._schema)
             except StopIteration:
                 return None
             except (pa.ArrowException, OSError) as cause:
@@ -195,6 +198,8 @@ class Stream(Iterator[pa.RecordBatch]):
                 # An interrupt leaves the reader anywhere; the next call begins at a place that is known.
                 self._drop()
                 raise
+        self._drop()  # it may have been made while the stream was closed
+        return None
 
     def _place(self) -> flight.Ticket:
         """What to ask the gateway for, to go on behind the cursor."""
@@ -268,20 +273,24 @@ class Stream(Iterator[pa.RecordBatch]):
 
     def _lost(self, cause: Exception) -> None:
         """Waits before the next try to go on, or raises what trying again cannot mend."""
-        stalled = self._reader is not None and self._reader.stalled
+        stalled = isinstance(cause, TimeoutError)
         self._drop()
+        if self._closed.is_set():
+            return
         error = UnavailableError(f"nothing came for {self._connection.read_timeout} s") if stalled else translate(cause)
         if not isinstance(error, UnavailableError):
             raise error from cause
         error.__cause__ = cause
         if self._backoff is None:
             self._backoff = Backoff(self._connection.retry_for)
-        self._backoff.wait(error)
+        self._backoff.wait(error, self._closed.wait)
         self._stats.resumed += 1
 
     def _finish(self) -> None:
-        """The end is only the end when everything came."""
+        """The end is only the end when everything came, or when nobody wants it."""
         self._drop()
+        if self._closed.is_set():
+            return
         if self._step_rows or self._stats.rows != self._expected >= 0:
             raise DataError(f"the stream ended after {self._stats.rows} of {self._expected} rows")
         if self._epoch.steps:
@@ -289,9 +298,9 @@ class Stream(Iterator[pa.RecordBatch]):
         self._ended = True
 
     def _drop(self) -> None:
-        if self._reader is not None and self._process == os.getpid():  # in a forked child it is the parent's
-            self._reader.close()
-            self._reader = None
+        reader, self._reader = self._reader, None
+        if reader is not None and self._process == os.getpid():  # in a forked child it is the parent's
+            reader.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -1,0 +1,88 @@
+"""One pass over a data set: the steps of one stream, and the states behind them."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from headrace.stream import Stats, Stream
+from headrace.torch.tensors import Nulls, converter
+
+# Of the whole job: snapshot, epoch (the first one of the pass) and cursor (None: the epoch's beginning). A worker's own
+# has its number and theirs as `worker`, and as `start` the cursor from which all of them count their steps.
+State = dict[str, Any]
+
+
+class Batch(dict[str, Any]):
+    """Tensors by column, and `state`: what to keep in a checkpoint to go on behind this batch."""
+
+    state: State
+
+
+class Step(NamedTuple):
+    """A step of a pass, and the states behind it."""
+
+    data: Any
+    state: State  # to go on from with any number of ranks and workers
+    worker: State  # to go on from in this worker
+
+
+class Pass(Iterator[Step]):
+    """Reads on behind a state. It is iterated by one thread, but any may close it."""
+
+    def __init__(self, open_stream: Callable[[State], Stream], begin: State, nulls: Nulls | None) -> None:
+        """Opens nothing before the first step.
+
+        Args:
+            open_stream: opens the stream behind a state.
+            begin: that state, a worker's own.
+            nulls: what becomes of them in tensors; None for record batches.
+        """
+        self._open = open_stream
+        self._begin = begin
+        self._nulls = nulls
+        self._stream: Stream | None = None
+        self._closed = threading.Event()
+        self._convert: Callable[[pa.RecordBatch], Any] = lambda batch: batch
+
+    def __next__(self) -> Step:
+        stream = self._stream or self._opened()
+        batch = _whole_step(stream)
+        state = {"snapshot": self._begin["snapshot"], "epoch": self._begin["epoch"], "cursor": stream.cursor}
+        data = self._convert(batch)
+        if self._nulls is not None:
+            data = Batch(data)
+            data.state = state
+        return Step(data, state, {**self._begin, "cursor": stream.cursor})
+
+    def _opened(self) -> Stream:
+        if self._closed.is_set():
+            raise StopIteration
+        self._stream = stream = self._open(self._begin)
+        if self._nulls is not None:
+            self._convert = converter(stream.schema, self._nulls)
+        if self._closed.is_set():
+            stream.close()
+        return stream
+
+    def stats(self) -> Stats:
+        """Where the stream's time went."""
+        return Stats() if self._stream is None else self._stream.stats()
+
+    def close(self) -> None:
+        """Ends the pass, also for a thread that waits for its next step."""
+        self._closed.set()
+        if self._stream is not None:
+            self._stream.close()
+
+
+def _whole_step(stream: Stream) -> pa.RecordBatch:
+    """Returns a stream's next step; one that is longer than a message is put together, which copies it."""
+    batch = next(stream)
+    if not stream.uncommitted:
+        return batch
+    parts = [batch]
+    while stream.uncommitted:
+        parts.append(next(stream))
+    return pa.concat_batches(parts)
