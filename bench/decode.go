@@ -163,7 +163,7 @@ func decodeFile(ctx context.Context, files *bucket.Bucket, name string, pool *fr
 }
 
 func decodeSegment(ctx context.Context, obj *bucket.Object, shard *snapshot.Shard, segment int, all *schema.Projection, pool *frame.Pool, grant *budget.Grant) (rows int64, err error) {
-	scanner, err := parquetfile.Open(ctx, obj, shard, segment, all, pool, grant)
+	scanner, err := parquetfile.Options{}.Open(ctx, obj, shard, segment, all, pool, grant)
 	if err != nil {
 		return 0, err
 	}

@@ -64,8 +64,11 @@ type Dataset struct {
 // Column is one column of a schema that is given. Its type is not looked at here.
 type Column struct{ Name, Type string }
 
-// Limits bound how long things may wait.
-type Limits struct{ StallTimeout, DrainTimeout, AdmissionTimeout time.Duration }
+// Limits bound how long things may wait, and how large they may be.
+type Limits struct {
+	StallTimeout, DrainTimeout, AdmissionTimeout time.Duration
+	PageBytes                                    int64
+}
 
 // Telemetry says where the gateway reports to.
 type Telemetry struct {

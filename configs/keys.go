@@ -165,7 +165,10 @@ var keys = []key{
 		name: "limits.admission_timeout", kind: aDuration, standard: "90s", about: "How long a stream may wait for memory before it is refused.",
 		at: func(c *Config) any { return &c.Limits.AdmissionTimeout },
 	},
-	{name: "limits.page_bytes", kind: aSize, standard: "256MiB", about: "The largest Parquet page that is decoded."},
+	{
+		name: "limits.page_bytes", kind: aSize, standard: "256MiB", about: "The largest Parquet page that is decoded, as stored or decompressed.",
+		at: func(c *Config) any { return &c.Limits.PageBytes },
+	},
 
 	{
 		name: "telemetry.otlp", kind: aText, about: "The collector that traces go to: the URL of its OTLP/gRPC port, such as `http://127.0.0.1:4317`. Empty: none.",

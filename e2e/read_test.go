@@ -279,7 +279,7 @@ func TestAdmin(t *testing.T) {
 	_, metrics := s.get("/metrics")
 	for _, want := range []string{
 		`headrace_rows_total{dataset="words",tenant="local"} 60021`, "headrace_bytes_total", "headrace_data_wait_seconds_bucket",
-		"headrace_client_wait_seconds_bucket", "headrace_decode_seconds_bucket", "headrace_memory_bytes", "headrace_leases",
+		"headrace_client_wait_seconds_bucket", "headrace_decode_seconds_bucket", "headrace_columns_decoded_total", "headrace_memory_bytes", "headrace_leases",
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("/metrics has no %s:\n%s", want, metrics)

@@ -19,6 +19,9 @@ type Events struct {
 	// in; the function it returns, when that try is over, with the bytes of
 	// objects that came.
 	Request func(ctx context.Context, mount, verb string) func(bytes int64, err error)
+	// Columns is called when columns of a Parquet row group are going to be
+	// decoded: so many by the reader "own", or by "arrow-go".
+	Columns func(ctx context.Context, reader string, n int)
 	// Refreshed is called when a dataset was found changed.
 	Refreshed func(dataset string, s Status)
 }
@@ -36,6 +39,9 @@ func (e Events) withDefaults() Events {
 	}
 	if e.Request == nil {
 		e.Request = func(context.Context, string, string) func(int64, error) { return func(int64, error) {} }
+	}
+	if e.Columns == nil {
+		e.Columns = func(context.Context, string, int) {}
 	}
 	if e.Refreshed == nil {
 		e.Refreshed = func(string, Status) {}

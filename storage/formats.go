@@ -24,16 +24,19 @@ type scanner interface {
 // format is what a format package offers.
 type format struct {
 	describe func(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error)
-	open     func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error)
+	open     func(s *Store) opener
 	need     func(sh *snapshot.Shard, segment int, p *schema.Projection) int64
 	share    func(sh *snapshot.Shard, p *schema.Projection) float64 // of a block's bytes, that of the columns
 }
 
-var ipc = format{describe: arrowfile.Describe, open: opener(arrowfile.Open), need: arrowfile.Need, share: whole}
+// opener begins to decode a segment.
+type opener func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error)
+
+var ipc = format{describe: arrowfile.Describe, open: func(*Store) opener { return hiding(arrowfile.Open) }, need: arrowfile.Need, share: whole}
 
 // formats are all formats there are. A new one is named here.
 var formats = map[snapshot.Format]format{
-	snapshot.Parquet: {describe: parquetfile.Describe, open: opener(parquetfile.Open), need: parquetfile.Need, share: parquetfile.Share},
+	snapshot.Parquet: {describe: parquetfile.Describe, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need, share: parquetfile.Share},
 	snapshot.Arrow:   ipc,
 	snapshot.Stream:  ipc,
 }
@@ -41,10 +44,10 @@ var formats = map[snapshot.Format]format{
 // whole is the share of columns that nothing is known of.
 func whole(*snapshot.Shard, *schema.Projection) float64 { return 1 }
 
-// opener hides the concrete scanner; a failed one stays nil.
-func opener[S scanner](
+// hiding hides the concrete scanner; a failed one stays nil.
+func hiding[S scanner](
 	open func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (S, error),
-) func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error) {
+) opener {
 	return func(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (scanner, error) {
 		s, err := open(ctx, obj, sh, segment, p, pool, g)
 		if err != nil {

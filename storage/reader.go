@@ -94,7 +94,7 @@ func (r *Reader) seek(ctx context.Context, shard, segment int) (err error) {
 // open opens a scanner of r.obj whose frames have the columns of the projection.
 func (r *Reader) open(ctx context.Context, shard, segment int) (scanner, error) {
 	sh, fit := r.snap.Shards[shard], r.fits.Of(shard)
-	scan, err := formats[sh.Format].open(ctx, r.obj, sh, segment, fit.Stored, r.store.pool, r.grant)
+	scan, err := formats[sh.Format].open(r.store)(ctx, r.obj, sh, segment, fit.Stored, r.store.pool, r.grant)
 	if err != nil || fit.Alike {
 		return scan, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/parquetfile"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	Refresh time.Duration // most age of a listing; 0 lists at every request
 	Buckets bucket.Options
 	Events  Events
+	// PageBytes is the most bytes that a Parquet page may have, 0 for the usual.
+	PageBytes int64
 }
 
 // Store serves the datasets of all mounts. It looks for changes when it is
@@ -54,6 +57,7 @@ type Store struct {
 	pool     *frame.Pool
 	events   Events
 	clients  *bucket.Clients
+	parquet  parquetfile.Options
 	registry registry
 	objects  objects
 	measures measures
@@ -64,6 +68,7 @@ type Store struct {
 // opened says so when it is asked for, and harms no other.
 func New(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{pool: o.Pool, events: o.Events.withDefaults(), clients: bucket.NewClients(o.Buckets)}
+	s.parquet = parquetfile.Options{PageBytes: o.PageBytes, Columns: s.events.Columns}
 	names := map[string]bool{}
 	for _, m := range o.Mounts {
 		mt, err := newMount(m, o.Refresh, s.clients, s.events, &s.registry)

@@ -42,6 +42,7 @@ type telemetry struct {
 	rows, bytes                 metric.Int64Counter
 	refused, faults             metric.Int64Counter
 	storeRequests, storeBytes   metric.Int64Counter
+	columnsDecoded              metric.Int64Counter
 	dataWait, clientWait        metric.Float64Histogram
 	fetchSeconds, decodeSeconds metric.Float64Histogram
 }
@@ -74,7 +75,7 @@ func newTelemetry(ctx context.Context, otlp string, log *slog.Logger) (*telemetr
 
 func (t *telemetry) instruments() error {
 	m := t.metrics.Meter("headrace")
-	var errs [11]error
+	var errs [12]error
 	t.streams, errs[0] = m.Int64UpDownCounter("headrace_streams", metric.WithDescription("DoGet streams running"))
 	t.rows, errs[1] = m.Int64Counter("headrace_rows", metric.WithDescription("Rows sent"))
 	t.bytes, errs[2] = m.Int64Counter("headrace_bytes", metric.WithDescription("Bytes of messages sent"))
@@ -86,6 +87,7 @@ func (t *telemetry) instruments() error {
 	t.decodeSeconds, errs[8] = m.Float64Histogram("headrace_decode", metric.WithUnit("s"), waits, metric.WithDescription("Reading and decoding a block"))
 	t.storeRequests, errs[9] = m.Int64Counter("headrace_store_requests", metric.WithDescription("Tries of requests to object stores"))
 	t.storeBytes, errs[10] = m.Int64Counter("headrace_store_bytes", metric.WithDescription("Bytes of objects read from object stores"))
+	t.columnsDecoded, errs[11] = m.Int64Counter("headrace_columns_decoded", metric.WithDescription("Columns of Parquet row groups, by the reader that decodes them"))
 	return errors.Join(errs[:]...)
 }
 
@@ -207,6 +209,9 @@ func (t *telemetry) storageEvents() storage.Events {
 			}
 		},
 		Request: t.request,
+		Columns: func(ctx context.Context, reader string, n int) {
+			t.columnsDecoded.Add(ctx, int64(n), metric.WithAttributes(attribute.String("reader", reader)))
+		},
 		Decode: func(ctx context.Context, object string, rows int64) (context.Context, func(int64, error)) {
 			began := time.Now()
 			ctx, end := t.span(ctx, "decode", attribute.String("object", object), attribute.Int64("rows", rows))

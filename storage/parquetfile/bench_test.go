@@ -39,7 +39,7 @@ func BenchmarkScan(b *testing.B) {
 			var bytes int64
 			b.ReportAllocs()
 			for b.Loop() {
-				s, err := Open(b.Context(), obj, sh, 0, p, w.pool, w.grant)
+				s, err := (Options{}).Open(b.Context(), obj, sh, 0, p, w.pool, w.grant)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -85,7 +85,7 @@ func BenchmarkSkip(b *testing.B) {
 }
 
 func readAt(b *testing.B, w *world, obj *bucket.Object, sh *snapshot.Shard, p *schema.Projection, row int64) {
-	s, err := Open(b.Context(), obj, sh, 0, p, w.pool, w.grant)
+	s, err := (Options{}).Open(b.Context(), obj, sh, 0, p, w.pool, w.grant)
 	if err != nil {
 		b.Fatal(err)
 	}

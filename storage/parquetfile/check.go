@@ -17,6 +17,9 @@ import (
 // their blocks could not even be listed.
 const maxFileBytes = 1 << 44
 
+// maxValue bounds the width of values, in bytes: no page could hold a wider one.
+const maxValue = 1 << 30
+
 // chunk is what the footer says of one column of one row group.
 type chunk struct {
 	start, size int64 // where its pages are in the file
@@ -128,8 +131,8 @@ func (f *footer) checkChunk(rg, col int, size int64) error {
 	// A page has a header of 8 bytes or more, and at most 2³¹ values and bytes.
 	room := k.size/8 + 1
 	switch nested := leaf.MaxRepetitionLevel() > 0; {
-	case leaf.TypeLength() > maxPage:
-		return refusef("%s: values of %d bytes, a page may have %d", where, leaf.TypeLength(), maxPage)
+	case leaf.TypeLength() > maxValue:
+		return refusef("%s: values of %d bytes, the most are %d", where, leaf.TypeLength(), maxValue)
 	case k.size > end || k.start > end-k.size:
 		return fmt.Errorf("%s: pages at %d, %d bytes long, in a file with %d bytes of data", where, k.start, k.size, end)
 	case !nested && k.values != rows:

@@ -141,7 +141,7 @@ func readPublic(t *testing.T, path string) (rows int64, err error) {
 }
 
 func (w *world) readSegment(t *testing.T, obj *bucket.Object, sh *snapshot.Shard, segment int) (rows int64, err error) {
-	s, err := Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		return 0, err
 	}

@@ -241,7 +241,7 @@ func tryAll(t testing.TB, obj *bucket.Object) {
 	}
 	w := newWorld(t, 256<<20)
 	for i := range sh.Segments {
-		s, err := Open(t.Context(), obj, sh, i, schema.All(sh.Schema), w.pool, w.grant)
+		s, err := (Options{}).Open(t.Context(), obj, sh, i, schema.All(sh.Schema), w.pool, w.grant)
 		if check(err); err != nil {
 			return
 		}

@@ -109,10 +109,11 @@ func footerLength(size int64, end []byte) (int64, error) {
 // parseFooter parses and checks the footer b of a file of the given size.
 func parseFooter(size int64, b []byte) (*footer, error) {
 	f := &footer{sum: sha256.Sum256(b), length: int64(len(b))}
-	if err := checkFooter(b); err != nil {
+	b, err := checkFooter(b)
+	if err != nil {
 		return nil, fmt.Errorf("footer: %w", err)
 	}
-	err := guard(func() (err error) {
+	err = guard(func() (err error) {
 		f.meta, err = metadata.NewFileMetaData(b, nil)
 		return err
 	})

@@ -147,7 +147,7 @@ func describe(t testing.TB, obj *bucket.Object) *snapshot.Shard {
 // given sizes, over and over; 0 stands for all that is left.
 func (w *world) read(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, skip int64, sizes ...int64) ([]arrow.Array, error) {
 	t.Helper()
-	s, err := Open(t.Context(), obj, sh, segment, p, w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, segment, p, w.pool, w.grant)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +155,14 @@ func (w *world) read(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, segme
 	if err := s.Skip(t.Context(), skip); err != nil {
 		return nil, err
 	}
+	return w.drain(t, s, p, sh.Segments[segment].Rows-skip, sizes...)
+}
+
+// drain returns the next rows of a scanner as one array per column.
+func (w *world) drain(t testing.TB, s *Scanner, p *schema.Projection, left int64, sizes ...int64) ([]arrow.Array, error) {
+	t.Helper()
 	parts := make([][]arrow.Array, p.Schema.NumFields())
-	for i, left := 0, sh.Segments[segment].Rows-skip; left > 0; i++ {
+	for i := 0; left > 0; i++ {
 		n := min(left, sizes[i%len(sizes)])
 		if n == 0 {
 			n = left

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// maxPage is the most bytes that a page may have, compressed or not.
+// maxPage is the most bytes that a page may have, compressed or not, if nobody says otherwise.
 const maxPage = 256 << 20
 
 // The types of pages.
@@ -48,7 +48,7 @@ type pages struct {
 // adds up values and rows, refuses by name what arrow-go would panic on or get
 // wrong, and checks the counts from which it allocates without a second
 // thought: a forged one would end the process, not the stream.
-func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, error) {
+func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows, limit int64) (pages, error) {
 	var out pages
 	var values, counted int64
 	var dict, v1 bool
@@ -57,7 +57,7 @@ func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows int64) (pages, 
 		if err != nil {
 			return out, fmt.Errorf("page at %d: %w", at, err)
 		}
-		if err := p.check(leaf, values > 0, dict, maxPage); err != nil {
+		if err := p.check(leaf, values > 0, dict, limit); err != nil {
 			return out, fmt.Errorf("page at %d: %w", at, err)
 		}
 		if p.kind != pageDict && !p.indexed() && !decodes(p.encoding, leaf.PhysicalType()) {

@@ -212,7 +212,7 @@ func TestOtherNullability(t *testing.T) {
 		t.Errorf("ids %v", v)
 	}
 	fields[0].Type = arrow.PrimitiveTypes.Int32
-	if _, err := Open(t.Context(), obj, sh, 0, schema.All(arrow.NewSchema(fields, nil)), w.pool, w.grant); !errors.Is(err, schema.ErrMismatch) {
+	if _, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(arrow.NewSchema(fields, nil)), w.pool, w.grant); !errors.Is(err, schema.ErrMismatch) {
 		t.Errorf("int64 read as int32: %v", err)
 	}
 }

@@ -39,6 +39,7 @@ type Scanner struct {
 	marks   *marks // where rows begin
 	files   *pqarrow.FileReader
 	leaves  map[int]bool // the leaf columns that are read by arrow-go
+	page    int64        // the most bytes of one
 	wanted  int          // how many leaf columns are read
 	inflate inflater
 	scratch *frame.Scratch
@@ -57,7 +58,7 @@ func (s *Scanner) openOwn(f *footer, c *column, from *pqarrow.SchemaField) error
 		chunk := f.chunk(s.group, col)
 		l := &leafReader{rows: s.rows, marks: s.marks.get(s.group, col)}
 		l.input = input{source: s.source, pool: s.pool, grant: s.grant, at: chunk.start, end: chunk.end, step: bufferSize(s.wanted)}
-		l.col, l.chunk, l.inflater, l.limit = col, chunk, &s.inflate, maxPage
+		l.col, l.chunk, l.inflater, l.limit = col, chunk, &s.inflate, s.page
 		l.init(f.meta.Schema.Column(col))
 		return l
 	}}
@@ -90,9 +91,21 @@ type column struct {
 	at      int64 // the next row that the reader gives
 }
 
+// Options of scans.
+type Options struct {
+	// PageBytes is the most bytes that a page may have, as stored or
+	// decompressed; 0 stands for 256 MiB.
+	PageBytes int64
+	// Columns, if set, is told how many columns a scan reads by itself ("own")
+	// and how many by "arrow-go".
+	Columns func(ctx context.Context, reader string, n int)
+
+	arrowGo bool // all of them, to compare
+}
+
 // Open begins to read row group segment of sh, the columns and the part of
 // them that p wants. All memory beyond the frames is charged to g until Close.
-func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (*Scanner, error) {
+func (o Options) Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment int, p *schema.Projection, pool *frame.Pool, g *budget.Grant) (*Scanner, error) {
 	if segment < 0 || segment >= len(sh.Segments) {
 		return nil, fmt.Errorf("parquet file %q has %d row groups, not number %d", obj.Key(), len(sh.Segments), segment)
 	}
@@ -108,15 +121,34 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 	if seg.Rows > 0 {
 		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
 	}
-	if err := s.open(f); err != nil {
+	s.page = cmp.Or(o.PageBytes, maxPage)
+	if err := s.open(f, o.arrowGo); err != nil {
 		err = s.explain(err, "")
 		s.Close()
 		return nil, err
 	}
+	if o.Columns != nil {
+		for reader, n := range s.readers() {
+			o.Columns(ctx, reader, n)
+		}
+	}
 	return s, nil
 }
 
-func (s *Scanner) open(f *footer) error {
+// readers counts the columns by who reads them.
+func (s *Scanner) readers() map[string]int {
+	n := make(map[string]int, 2)
+	for i := range s.columns {
+		if s.columns[i].own != nil {
+			n["own"]++
+		} else {
+			n["arrow-go"]++
+		}
+	}
+	return n
+}
+
+func (s *Scanner) open(f *footer, arrowGo bool) error {
 	nodes := make([]pqarrow.SchemaField, s.target.NumFields())
 	manifest, err := s.manifest(f)
 	if err != nil {
@@ -134,7 +166,7 @@ func (s *Scanner) open(f *footer) error {
 		}
 		s.wanted += len(leaves)
 		s.columns[i].field, s.columns[i].root = want, at[0]
-		if s.columns[i].foreign = !owns(f, &nodes[i], want.Type); s.columns[i].foreign {
+		if s.columns[i].foreign = arrowGo || !owns(f, &nodes[i], want.Type); s.columns[i].foreign {
 			maps.Copy(s.leaves, leaves)
 		}
 	}
@@ -194,7 +226,7 @@ func (s *Scanner) checkLeaf(f *footer, col int) error {
 	if err := checkCodec(c.codec); err != nil {
 		return err
 	}
-	sum, err := walkPages(bare{s.source}, c, f.meta.Schema.Column(col), s.rows)
+	sum, err := walkPages(bare{s.source}, c, f.meta.Schema.Column(col), s.rows, s.page)
 	if err != nil {
 		return err
 	}
@@ -212,7 +244,7 @@ func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 		props := parquet.NewReaderProperties(s.scratch)
 		props.BufferedStreamEnabled = true
 		props.BufferSize = bufferSize(s.wanted)
-		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = maxPage, maxPage
+		props.MaxCompressedPageSize, props.MaxUncompressedPageSize = s.page, s.page
 		r, err := file.NewParquetReader(s.source, file.WithReadProps(props), file.WithMetadata(f.meta))
 		if err != nil {
 			return err

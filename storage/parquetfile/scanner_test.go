@@ -26,7 +26,7 @@ import (
 // blocks opens a scanner and calls visit for each block of the segment.
 func (w *world) blocks(t *testing.T, obj *bucket.Object, sh *snapshot.Shard, segment int, visit func(from, to int64, leases []*frame.Lease)) {
 	t.Helper()
-	s, err := Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestLargeAsk(t *testing.T) {
 	obj := store(t, folder(t), "huge.one")
 	sh := describe(t, obj)
 	w := newWorld(t, 1<<30)
-	s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ pq.write_table(pa.table({"s": s}), sys.argv[1])`
 	sh := describe(t, obj)
 	sh.Segments[0].Bytes = 600_000
 	w := newWorld(t, 1<<30)
-	s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestOutOfMemory(t *testing.T) {
 	sh := describe(t, obj)
 	for _, limit := range []int64{1 << 10, 300 << 10, 2 << 20, 5 << 20} {
 		w := newWorld(t, limit)
-		s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+		s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 		if err == nil {
 			_, err = s.Next(t.Context(), nil, 8000)
 			if _, again := s.Next(t.Context(), nil, 1); again == nil || again.Error() != err.Error() {
@@ -201,7 +201,7 @@ func TestNoMemoryForChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(w *world) error {
-		s, err := Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
+		s, err := (Options{}).Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
 		if err == nil {
 			s.Close()
 		}
@@ -244,7 +244,7 @@ func TestChangedWhileReading(t *testing.T) {
 		obj := store(t, dir, "file.parquet")
 		sh := describe(t, obj)
 		w := newWorld(t, 1<<30)
-		s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+		s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,11 +266,11 @@ func TestReplaced(t *testing.T) {
 	}
 	w := newWorld(t, 1<<30)
 	for _, name := range []string{"codec_none_v2.parquet", "codec_zstd_v1.parquet", "empty_group.parquet"} {
-		if _, err := Open(t.Context(), store(t, folder(t), name), sh, 0, schema.All(sh.Schema), w.pool, w.grant); err == nil {
+		if _, err := (Options{}).Open(t.Context(), store(t, folder(t), name), sh, 0, schema.All(sh.Schema), w.pool, w.grant); err == nil {
 			t.Errorf("%s opened as another", name)
 		}
 	}
-	s, err := Open(t.Context(), store(t, folder(t), "codec_none_v1.parquet"), sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), store(t, folder(t), "codec_none_v1.parquet"), sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestCancel(t *testing.T) {
 	obj := store(t, folder(t), "long.parquet")
 	sh := describe(t, obj)
 	w := newWorld(t, 1<<30)
-	s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 // are passed to find them.
 func (w *world) marksOf(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, segment int) (rows []int64) {
 	t.Helper()
-	s, err := Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, segment, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (w *world) marksOf(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, se
 	if err := s.Skip(t.Context(), s.rows); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range s.readers() {
+	for _, l := range s.chunks() {
 		if len(l.marks) == 0 && s.rows > 0 || len(l.marks) > 0 && l.marks[0].row != 0 {
 			t.Errorf("%s: marks %v", l.column.Path(), l.marks)
 		}
@@ -45,8 +45,8 @@ func (w *world) marksOf(t testing.TB, obj *bucket.Object, sh *snapshot.Shard, se
 	return slices.Compact(rows)
 }
 
-// readers lists those of all columns that we read ourselves.
-func (s *Scanner) readers() (all []*leafReader) {
+// chunks lists the readers of all columns that we read ourselves.
+func (s *Scanner) chunks() (all []*leafReader) {
 	for _, c := range s.columns {
 		if c.own != nil {
 			all = append(all, c.own.leaves...)
@@ -105,7 +105,7 @@ func TestSkipsInTurns(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) {
 			sh := describe(t, obj)
 			rows := sh.Segments[0].Rows
-			s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+			s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,12 +169,12 @@ func TestSkippedPages(t *testing.T) {
 		}
 		for round := range 2 {
 			seen := &watched{Object: obj}
-			s, err := Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
+			s, err := (Options{}).Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.source.obj = seen
-			l := s.readers()[0]
+			l := s.chunks()[0]
 			l.step = 256 // no more than asked for
 			to := s.rows * 3 / 4
 			if err := s.Skip(t.Context(), to); err != nil {

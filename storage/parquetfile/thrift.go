@@ -34,9 +34,10 @@ const (
 // the bytes that are there, so whatever it has walked over once can be given
 // to a decoder that trusts lengths.
 type thrift struct {
-	b   []byte
-	pos int
-	bad bool
+	b       []byte
+	pos     int
+	bad     bool
+	unknown [][2]int // parts that say what is not known here
 }
 
 func (t *thrift) take(n uint64) []byte {

@@ -13,22 +13,37 @@ var (
 
 // checkFooter walks over all of a footer, and over the tree that its schema
 // elements make, before arrow-go does: it takes memory for as many children as
-// an element claims.
-func checkFooter(b []byte) error {
+// an element claims. It returns the footer without the logical types that are
+// not known here, at which arrow-go would give up: such a column is served as it
+// is stored.
+func checkFooter(b []byte) ([]byte, error) {
 	const schema = 2
 	t := &thrift{b: b}
 	for last := int64(0); !t.bad; {
 		kind := t.field(&last)
 		if kind == 0 && !t.bad {
-			return nil
+			return t.known(), nil
 		}
 		if last != schema || kind != thriftList {
 			t.skip(kind, 0)
 		} else if err := checkTree(t); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return errThrift
+	return nil, errThrift
+}
+
+// known returns the bytes without what is left out of them.
+func (t *thrift) known() []byte {
+	if len(t.unknown) == 0 {
+		return t.b
+	}
+	var out []byte
+	at := 0
+	for _, part := range t.unknown {
+		out, at = append(out, t.b[at:part[0]]...), part[1]
+	}
+	return append(out, t.b[at:]...)
 }
 
 // checkTree walks over the list of schema elements: a tree in depth-first
@@ -71,12 +86,17 @@ func checkTree(t *thrift) error {
 // schemaElement reads a schema element and returns its num_children and
 // whether it has a type, as leaves do.
 func schemaElement(t *thrift) (children int64, typed bool) {
-	const theType, numChildren = 1, 5
+	const theType, numChildren, logicalType = 1, 5, 10
 	for last := int64(0); !t.bad; {
+		at := t.pos
 		kind := t.field(&last)
 		switch {
 		case kind == 0:
 			return children, typed
+		case last == logicalType && kind == thriftStruct:
+			if known := logicalKnown(t); !known && t.pos < len(t.b) && t.b[t.pos] == 0 {
+				t.unknown = append(t.unknown, [2]int{at, t.pos}) // the last field: others do not depend on it
+			}
 		case last == numChildren:
 			children = t.integer(kind)
 		default:
@@ -85,4 +105,18 @@ func schemaElement(t *thrift) (children int64, typed bool) {
 		}
 	}
 	return 0, false
+}
+
+// logicalKnown reads a logical type and tells whether arrow-go knows it.
+func logicalKnown(t *thrift) (known bool) {
+	const variant = 16 // the latest
+	for last := int64(0); !t.bad; {
+		kind := t.field(&last)
+		if kind == 0 {
+			return known
+		}
+		known = last >= 1 && last <= variant && last != 9
+		t.skip(kind, 2)
+	}
+	return true
 }
