@@ -7,6 +7,7 @@ import (
 
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // plan is what streams of one plan and column set share: orders of epochs, windows, open scanners, convoys.
@@ -44,6 +45,7 @@ type place struct {
 type epoch struct {
 	get  func() *sampler.Epoch
 	used int64
+	paid charge // of one that was made ahead
 }
 
 func newPlan(f *Feed, key planKey, w Walk) *plan {
@@ -62,6 +64,13 @@ const keptEpochs = 3
 // epoch returns the order of an epoch, which is made once for all streams.
 func (p *plan) epoch(number int64) *sampler.Epoch {
 	p.mu.Lock()
+	e := p.entry(number)
+	p.mu.Unlock()
+	return e.get()
+}
+
+// entry finds the order of an epoch, or has it made by whoever asks for it first. The lock is held.
+func (p *plan) entry(number int64) *epoch {
 	e := p.epochs[number]
 	if e == nil {
 		e = &epoch{get: sync.OnceValue(func() *sampler.Epoch { return p.walk.Order.Epoch(number) })}
@@ -72,8 +81,42 @@ func (p *plan) epoch(number int64) *sampler.Epoch {
 	if len(p.epochs) > keptEpochs {
 		p.dropEpoch()
 	}
-	p.mu.Unlock()
-	return e.get()
+	return e
+}
+
+// prepare has the order of an epoch made ahead, if there is memory for it, so that no stream waits at the border: that
+// takes a pass over all blocks.
+func (p *plan) prepare(number int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.epochs[number] != nil {
+		return
+	}
+	bytes := p.walk.Order.EpochBytes()
+	grant, err := p.feed.ledger.Try(bytes)
+	if err != nil {
+		return
+	}
+	if err := grant.ChargeHeap(budget.Tables, bytes); err != nil {
+		grant.Close()
+		return
+	}
+	e := p.entry(number)
+	e.paid = charge{grant, bytes}
+	p.work.Go(func() {
+		_ = protect(func() error { // if it panics, it does so again where it is asked for
+			e.get()
+			return nil
+		})
+	})
+}
+
+// drop gives back what was paid for an order.
+func (e *epoch) drop() {
+	if grant := e.paid.grant; grant != nil {
+		e.paid.end()
+		grant.Close()
+	}
 }
 
 // dropEpoch forgets the one that was not used for longest. The lock is held.
@@ -85,6 +128,7 @@ func (p *plan) dropEpoch() {
 			oldest, used = number, e.used
 		}
 	}
+	p.epochs[oldest].drop()
 	delete(p.epochs, oldest)
 }
 
@@ -201,4 +245,7 @@ func (p *plan) close() {
 	p.end()
 	p.work.Wait()
 	p.lanes.close()
+	for _, e := range p.epochs {
+		e.drop()
+	}
 }

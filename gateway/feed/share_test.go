@@ -139,6 +139,36 @@ func TestSegmentsAreFollowed(t *testing.T) {
 	}
 }
 
+// The order of the next epoch is made before a stream comes there, from memory that is free.
+func TestNextOrderIsMadeAhead(t *testing.T) {
+	q := windows(1)
+	q.cut.End = 2
+	for _, spare := range []int64{0, 64 << 20} {
+		r, w := tight(t, q, spare)
+		s := r.open(t, w)
+		for s.step < w.Schedule.Count() {
+			step := w.Schedule.Step(s.step)
+			last := 0
+			for run := range w.Order.Epoch(step.Epoch).Runs(step, 0, 1) {
+				last = run.Window
+			}
+			take(t, s, 1)
+			s.plan.mu.Lock()
+			next := s.plan.epochs[1]
+			s.plan.mu.Unlock()
+			windows := w.Order.Epoch(0).Windows(0)
+			switch ahead := next != nil && next.paid.grant != nil; {
+			case step.Epoch == 0 && last < windows-2 && next != nil:
+				t.Fatalf("in window %d of %d the next order was made", last, windows)
+			case spare > 0 && step.Epoch == 0 && last >= windows-2 && !ahead:
+				t.Fatalf("in window %d of %d the next order was not made ahead", last, windows)
+			}
+		}
+		s.Close()
+		r.close(t)
+	}
+}
+
 // What a stream has in memory is the window that it is in and the one that comes next, of every group.
 func TestResidency(t *testing.T) {
 	need(t)

@@ -187,6 +187,9 @@ func (s *Stream) heir() *budget.Grant {
 
 // readAhead has the next window of a span that the stream needs decoded while it is in another one.
 func (s *Stream) readAhead(ctx context.Context, step sampler.Step, run sampler.Run) {
+	if end := s.walk.Schedule.End(); run.Window >= s.epoch.Windows(run.Span)-2 && (end == sampler.Endless || step.Epoch+1 < end) {
+		s.plan.prepare(step.Epoch + 1) // the next window but one may be in it
+	}
 	var w *window
 	if e, at, ok := s.upcoming(step, run); ok {
 		w = s.plan.use(e, at)
