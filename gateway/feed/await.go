@@ -144,7 +144,7 @@ func (p *plan) busy(c *convoy) bool {
 			return true
 		}
 	}
-	return c.loads > 0
+	return c.loads > 0 || p.retiring > 0
 }
 
 // ahead begins to decode a window that will be needed, if there is memory for it: free, or the convoy's own.

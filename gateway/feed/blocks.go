@@ -92,21 +92,24 @@ func (bs *blocks) forget(b *block) {
 // release ends one holder's use. After the last one's the frames live only as long as what was sliced of them; the heir,
 // if there is one, pays for that.
 func (bs *blocks) release(b *block, heir *budget.Grant) {
-	bs.mu.Lock()
-	b.users--
-	last := b.users == 0
-	if last && bs.held[b.key] == b {
-		delete(bs.held, b.key)
-	}
-	bs.mu.Unlock()
-	if !last {
-		return
-	}
-	for _, l := range b.leases {
+	for _, l := range bs.leave(b) {
 		if heir != nil {
 			l.Bequeath(heir)
 		} else {
 			l.Release()
 		}
 	}
+}
+
+// leave ends one holder's use, and returns the leases to be released if it was the last one's.
+func (bs *blocks) leave(b *block) []*frame.Lease {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if b.users--; b.users > 0 {
+		return nil
+	}
+	if bs.held[b.key] == b {
+		delete(bs.held, b.key)
+	}
+	return b.leases
 }

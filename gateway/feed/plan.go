@@ -22,12 +22,13 @@ type plan struct {
 
 	admission chan struct{} // holds the one stream that is being admitted
 
-	mu      sync.Mutex
-	epochs  map[int64]*epoch
-	uses    int64 // of epochs, so far
-	windows map[place]*window
-	convoys map[*convoy]struct{}
-	changed chan struct{} // closed when memory or the order of members may have changed; nil: nobody waits for that
+	mu       sync.Mutex
+	epochs   map[int64]*epoch
+	uses     int64 // of epochs, so far
+	windows  map[place]*window
+	retiring int // windows whose blocks are being given back
+	convoys  map[*convoy]struct{}
+	changed  chan struct{} // closed when memory or the order of members may have changed; nil: nobody waits for that
 
 	lanes lanes
 	ctx   context.Context // of all decoding for the plan

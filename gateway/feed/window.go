@@ -97,8 +97,38 @@ func (p *plan) leave(w *window, heir *budget.Grant) {
 	case decoding:
 		w.load.cancel() // which gives back what it has
 	case ready:
-		p.bequeath(w, heir)
+		if !p.located() || !p.retire(w) {
+			p.bequeath(w, heir)
+		}
 	}
+}
+
+// retire gives back the blocks of a window beside the stream that has left it, and tells whether it does: taking the pages
+// of a large window of mapped files out of the process makes a stream wait. Where memory is scarce it is given back at
+// once, for the next window to be read ahead. The lock is held.
+func (p *plan) retire(w *window) bool {
+	g, err := p.feed.ledger.Try(w.bytes)
+	if err != nil {
+		return false
+	}
+	g.Close()
+	var leases []*frame.Lease
+	for _, b := range w.blocks {
+		leases = append(leases, p.feed.blocks.leave(b)...)
+	}
+	w.blocks = nil
+	p.bequeath(w, nil)
+	p.retiring++
+	p.work.Go(func() {
+		for _, l := range leases {
+			l.Release()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.retiring--
+		p.notify()
+	})
+	return true
 }
 
 // pin keeps a window as it is, and tells whether it is decoded. Unless it is, that does nothing.
