@@ -86,6 +86,9 @@ func (p *plan) gap() int {
 func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (*block, error) {
 	key := blockKey{shard: p.walk.Snapshot.Shards[at.Shard], segment: at.Segment, from: at.From, columns: p.columns}
 	return p.feed.blocks.acquire(ctx, key, w.payer, func() ([]*frame.Lease, error) {
+		if err := ctx.Err(); err != nil { // who waited for its turn may find that nobody wants it any more
+			return nil, err
+		}
 		return p.read(ctx, at, grant, w.load.modest)
 	})
 }
