@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/gateway/wire"
+)
+
+// verified is what a walk over all bytes of a dataset found.
+type verified struct {
+	Dataset  string     `json:"dataset"`
+	Snapshot string     `json:"snapshot"`
+	Shards   int64      `json:"shards"`
+	Rows     int64      `json:"rows"` // that were read
+	Seconds  float64    `json:"seconds"`
+	Bad      []badShard `json:"bad"`
+	total    int64      // rows that there should be
+	bar      io.Writer  // nil: nobody watches
+	began    time.Time
+	drawn    time.Time
+}
+
+// badShard is a shard that cannot be read to its end.
+type badShard struct {
+	Shard string `json:"shard"` // its key; empty if nobody said which it is
+	Error string `json:"error"`
+}
+
+func verifyCommand() *cobra.Command {
+	var t target
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify DATASET",
+		Short: "Read every byte of a dataset, and print which files to leave out",
+		Long: `Read every byte of a dataset: all rows of all shards are decoded, checksums compared where files have some.
+Shards that cannot be read to their end are printed with the reason, and as the key exclude of a config.
+Exits with 1 if there are any.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name a DATASET: one")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v := &verified{Dataset: args[0], Bad: []badShard{}}
+			if f, ok := cmd.ErrOrStderr().(*os.File); ok && isTerminal(f) {
+				v.bar = f
+			}
+			err := t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return v.walk(ctx, c) })
+			if err != nil {
+				return err
+			}
+			return v.tell(cmd.OutOrStdout(), asJSON)
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+// walk reads one shard after the other: what is wrong with one must not hide the others.
+func (v *verified) walk(ctx context.Context, c *client.Client) error {
+	all, err := c.List(ctx, v.Dataset)
+	if err != nil {
+		return err
+	}
+	var meta *wire.ListedMeta
+	for i := range all {
+		if all[i].Name == v.Dataset {
+			meta = &all[i].Meta
+		}
+	}
+	switch {
+	case meta == nil:
+		return fmt.Errorf("there is no dataset %q, or it may not be read", v.Dataset)
+	case meta.Error != "":
+		return fmt.Errorf("dataset %q cannot be served: %s", v.Dataset, meta.Error)
+	}
+	v.Snapshot, v.Shards, v.total, v.began = meta.Snapshot, meta.Shards, meta.Rows, time.Now()
+	for i := range v.Shards {
+		if err := v.shard(ctx, c, i); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			v.Bad = append(v.Bad, badShard{named(err), err.Error()})
+		}
+		v.draw(i + 1)
+	}
+	v.Seconds = time.Since(v.began).Seconds()
+	if v.bar != nil {
+		fmt.Fprint(v.bar, "\r\x1b[K")
+	}
+	return nil
+}
+
+// shard reads all rows of shard number i.
+func (v *verified) shard(ctx context.Context, c *client.Client, i int64) error {
+	req := wire.New(v.Dataset)
+	req.Snapshot, req.Shards = v.Snapshot, &wire.Shards{From: i, To: i + 1}
+	stream, err := c.Stream(ctx, req.Canonical())
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for {
+		batch, _, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		v.Rows += batch.NumRows()
+		v.draw(i)
+	}
+}
+
+// draw shows how far the walk is, a few times a second.
+func (v *verified) draw(shards int64) {
+	const width, often = 30, 100 * time.Millisecond
+	if v.bar == nil || time.Since(v.drawn) < often {
+		return
+	}
+	v.drawn = time.Now()
+	done := min(int(width*v.Rows/max(v.total, 1)), width)
+	fmt.Fprintf(v.bar, "\r\x1b[K[%s%s] %s of %s rows, %d of %d shards, %s rows/s", strings.Repeat("=", done), strings.Repeat(" ", width-done),
+		count(v.Rows), count(v.total), shards, v.Shards, count(int64(float64(v.Rows)/time.Since(v.began).Seconds())))
+}
+
+// errBad is how a walk ends that found something.
+var errBad = errors.New("not all of it can be read")
+
+func (v *verified) tell(w io.Writer, asJSON bool) error {
+	if asJSON {
+		if err := json.NewEncoder(w).Encode(v); err != nil {
+			return err
+		}
+	} else {
+		v.print(w)
+	}
+	if len(v.Bad) > 0 {
+		return fmt.Errorf("%s: %w: %d of %d shards", v.Dataset, errBad, len(v.Bad), v.Shards)
+	}
+	return nil
+}
+
+func (v *verified) print(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s rows read in %.1f s, %s rows/s; %d of %d shards cannot be read\nsnapshot %s\n",
+		v.Dataset, count(v.Rows), v.Seconds, count(int64(float64(v.Rows)/max(v.Seconds, 1e-9))), len(v.Bad), v.Shards, v.Snapshot)
+	var globs []string
+	for _, b := range v.Bad {
+		fmt.Fprintf(w, "\n%s\n", b.Error)
+		if b.Shard != "" {
+			globs = append(globs, strconv.Quote(globOf(b.Shard)))
+		}
+	}
+	if len(globs) > 0 {
+		fmt.Fprintf(w, "\nTo leave out what cannot be read, in the config of the dataset:\n\nexclude: [%s]\n", strings.Join(globs, ", "))
+	}
+}
+
+// keyIn finds the key of the file that an error is about.
+var keyIn = regexp.MustCompile(`(?:shard|file) ("(?:[^"\\]|\\.)*")`)
+
+func named(err error) string {
+	found := keyIn.FindStringSubmatch(err.Error())
+	if found == nil {
+		return ""
+	}
+	key, err := strconv.Unquote(found[1])
+	if err != nil {
+		return ""
+	}
+	return key
+}
+
+// globOf is a glob that only this key matches.
+func globOf(key string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(key)
+}
