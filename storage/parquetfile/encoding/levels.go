@@ -173,11 +173,14 @@ func (l *Levels) All(n int) (bool, error) {
 	return true, nil
 }
 
-// Regular tells whether the next n levels, which must be repetition levels up to
-// 1, are those of lists of size elements each: 0, then size-1 times 1, again and
-// again. phase is how many elements of a list came before, less than size. If so it passes them,
+// Regular tells whether the next n levels, up to 1, are the repetition levels of
+// lists of size elements each: 0, then size-1 times 1, again and again. phase is
+// how many elements of a list came before, less than size. If so it passes them,
 // else it stays.
 func (l *Levels) Regular(n, size, phase int) (bool, error) {
+	if l.most != 1 {
+		return false, fmt.Errorf("%w: repetition levels up to %d, where lists of one level have 1", ErrUnsupported, l.most)
+	}
 	mark := *l
 	for n > 0 {
 		k, err := l.run(n)

@@ -1,6 +1,9 @@
 package encoding
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // Shape says what the definition levels of lists of one level mean: from which
 // level on there is what.
@@ -136,7 +139,7 @@ func (l *Lists) group() (g group, err error) {
 		return g, err
 	}
 	if l.rep.most > 1 {
-		return g, malformed("repetition levels up to %d in lists of one level", l.rep.most)
+		return g, fmt.Errorf("%w: repetition levels up to %d, where lists of one level have 1", ErrUnsupported, l.rep.most)
 	}
 	g.starts = ^goesOn & ones(g.n)
 	for _, part := range [...]struct {
