@@ -30,12 +30,14 @@ const stepBytes = 16 << 20
 // goroutine; after an error all it can do is Close.
 type Scanner struct {
 	name    string
+	obj     *bucket.Object
 	group   int
 	rows    int64 // of the row group
 	at      int64 // the next row
 	target  *arrow.Schema
 	columns []column
 	source  *source
+	far     *bucket.Object // what the source reads, if it reads ahead
 	marks   *marks // where rows begin
 	files   *pqarrow.FileReader
 	leaves  map[int]bool // the leaf columns that are read by arrow-go
@@ -115,8 +117,8 @@ func (o Options) Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shar
 	}
 	seg := sh.Segments[segment]
 	s := &Scanner{
-		name: obj.Key(), group: segment, rows: seg.Rows, target: p.Schema,
-		source: &source{ctx: ctx, obj: obj}, marks: sh.Facts.(*facts).marks, leaves: make(map[int]bool), scratch: pool.Scratch(g), pool: pool, grant: g,
+		name: obj.Key(), obj: obj, group: segment, rows: seg.Rows, target: p.Schema,
+		source: &source{ctx: ctx, obj: obj, store: obj}, marks: sh.Facts.(*facts).marks, leaves: make(map[int]bool), scratch: pool.Scratch(g), pool: pool, grant: g,
 	}
 	if seg.Rows > 0 {
 		s.perRow = float64(seg.Bytes) / float64(seg.Rows)
@@ -155,6 +157,7 @@ func (s *Scanner) open(f *footer, arrowGo bool) error {
 		return err
 	}
 	s.columns = make([]column, len(nodes))
+	all := make(map[int]bool)
 	for i, want := range s.target.Fields() {
 		at := f.schema.FieldIndices(want.Name)
 		if len(at) != 1 {
@@ -164,12 +167,14 @@ func (s *Scanner) open(f *footer, arrowGo bool) error {
 		if nodes[i], err = prune(&manifest.Fields[at[0]], f.schema.Field(at[0]), want, leaves); err != nil {
 			return fmt.Errorf("%w: %w", schema.ErrMismatch, err)
 		}
+		maps.Copy(all, leaves)
 		s.wanted += len(leaves)
 		s.columns[i].field, s.columns[i].root = want, at[0]
 		if s.columns[i].foreign = arrowGo || !owns(f, &nodes[i], want.Type); s.columns[i].foreign {
 			maps.Copy(s.leaves, leaves)
 		}
 	}
+	s.approach(f, all)
 	for i := range s.columns {
 		if s.columns[i].foreign {
 			continue
@@ -532,6 +537,7 @@ func (s *Scanner) Close() {
 			}
 		}
 	}
+	s.retreat()
 	s.scratch.Close()
 	for _, c := range s.charges {
 		s.grant.Credit(c.kind, c.bytes)

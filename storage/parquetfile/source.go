@@ -17,6 +17,7 @@ import (
 type source struct {
 	ctx   context.Context
 	obj   object
+	store object // the same object, never read ahead
 	pos   int64
 	holes []hole // in order of from
 	err   error
@@ -75,6 +76,13 @@ func (s *source) fill(p []byte, off int64) error {
 		return nil
 	}
 	return err
+}
+
+// refill fills p anew, past whatever was read ahead.
+func (s *source) refill(p []byte, off int64) error {
+	anew := source{ctx: s.ctx, obj: s.store}
+	defer func() { s.err = anew.err }()
+	return anew.fill(p, off)
 }
 
 func (s *source) read(p []byte, off int64) (int, error) {

@@ -108,7 +108,7 @@ func (in *input) fill(n int64) error {
 }
 
 // again reads bytes once more that were wrong, to where they are.
-func (in *input) again(b []byte, at int64) error { return in.source.fill(b, at) }
+func (in *input) again(b []byte, at int64) error { return in.source.refill(b, at) }
 
 func (in *input) close() {
 	if in.window != nil {
