@@ -21,9 +21,12 @@ type decoder struct {
 	messages []Dictionary // those that apply, in order
 	loaded   []*dictionary
 	regions  []*frame.Region
+	store    *bucket.Object // the object itself, where obj reads ahead
+	ranges   []bucket.Range // of the dictionaries, there
 }
 
 func (d *decoder) close() {
+	d.retreat()
 	for _, dict := range d.loaded {
 		dict.lease.Release()
 	}
@@ -71,6 +74,7 @@ func (d *decoder) batch(ctx context.Context, place Place, s *arrow.Schema, ids [
 	for _, f := range want.Fields() {
 		c.names = append(c.names, f.Name)
 	}
+	d.near(ctx, place, c)
 	return c, d.inflate(d.obj.ReaderAt(ctx), c, b.codec)
 }
 

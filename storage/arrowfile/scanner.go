@@ -44,6 +44,7 @@ func Open(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard, segment i
 		// Before the batch is read: reading it finds out whether the bytes under the lease are the pinned ones.
 		s.file = mapped(obj, pool)
 	}
+	s.dec.approach(ctx, at.Place)
 	if s.cols, err = s.dec.batch(ctx, at.Place, sh.Schema, facts.IDs, p.Schema); err != nil {
 		return s, err
 	}

@@ -12,9 +12,18 @@ type Range struct{ Off, Len int64 }
 
 func (r Range) end() int64 { return r.Off + r.Len }
 
-// Memory gives n bytes to read into, and how to give them back; an error means
-// that there are none to be had now.
-type Memory func(n int) (bytes []byte, free func(), err error)
+// Reading says what will be read of an object.
+type Reading struct {
+	// Ranges are column chunks or buffers, each of which is read about front to
+	// back, all of them at once or one after the other.
+	Ranges []Range
+	// Memory gives n bytes to read into, and how to give them back; an error
+	// means that there are none to be had now.
+	Memory func(n int) (bytes []byte, free func(), err error)
+	// Again means that bytes are read more than once: they are kept while there
+	// is room, and else given back once they were read.
+	Again bool
+}
 
 const (
 	// gap is how many bytes between two ranges are read rather than skipped: on
@@ -34,15 +43,14 @@ const (
 
 // Ahead returns o as an object whose reads are served from requests that were
 // made before: of a few MiB each, with near ranges joined, several in flight.
-// ranges is what will be read; each of them, a column chunk, is read about front
-// to back, all of them at once or one after the other. What else is read works,
-// with a request of its own, and so does all when there is no memory. Bytes are
-// given back once they were read, at the latest when the object is closed, which
-// leaves o open. ctx lends the requests its values; they end with Close.
-func (o *Object) Ahead(ctx context.Context, ranges []Range, memory Memory) *Object {
+// What is not in its ranges can be read too, with a request of its own, and so
+// is all when there is no memory. The memory is given back when the object is
+// closed, at the latest; o stays open. ctx lends the requests its values; they
+// end with Close.
+func (o *Object) Ahead(ctx context.Context, r Reading) *Object {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	a := &ahead{of: o, ctx: ctx, cancel: cancel, memory: memory}
-	a.cut(ranges)
+	a := &ahead{of: o, ctx: ctx, cancel: cancel, memory: r.Memory, again: r.Again}
+	a.cut(r.Ranges)
 	return &Object{key: o.key, size: o.size, in: a}
 }
 
@@ -51,7 +59,8 @@ type ahead struct {
 	of     *Object
 	ctx    context.Context
 	cancel context.CancelFunc
-	memory Memory
+	memory func(n int) ([]byte, func(), error)
+	again  bool
 	work   sync.WaitGroup
 
 	most int64 // bytes to hold at once
@@ -73,8 +82,26 @@ type fetched struct {
 	done  chan struct{} // closed when it is there; nil while it is idle
 	err   error
 	users int
-	used  int64 // when it was read last
-	left  int64 // bytes of it that nobody has read yet
+	used  int64   // when it was read last
+	read  []Range // what of it was read, in order, apart from each other
+	gone  bool    // all of it was
+}
+
+// padding is how many bytes may be left out between two reads: writers align
+// what they write.
+const padding = 64
+
+// note takes r to be read, and tells whether all of f was.
+func (f *fetched) note(r Range) bool {
+	i, _ := slices.BinarySearchFunc(f.read, r.Off, func(at Range, off int64) int { return cmp.Compare(at.end()+padding, off) })
+	j := i
+	for ; j < len(f.read) && f.read[j].Off <= r.end()+padding; j++ {
+		end := max(r.end(), f.read[j].end())
+		r.Off = min(r.Off, f.read[j].Off)
+		r.Len = end - r.Off
+	}
+	f.read = slices.Replace(f.read, i, j, r)
+	return r.Off <= f.Off+padding && r.end() >= f.end()-padding
 }
 
 // cut joins ranges that are near each other, and cuts what is long into pieces.
@@ -107,7 +134,7 @@ func (a *ahead) cut(ranges []Range) {
 		n := (r.Len + step - 1) / step
 		for i := range n {
 			from, to := r.Off+r.Len*i/n, r.Off+r.Len*(i+1)/n
-			a.pieces = append(a.pieces, &fetched{Range: Range{from, to - from}, left: to - from})
+			a.pieces = append(a.pieces, &fetched{Range: Range{from, to - from}})
 		}
 	}
 }
@@ -163,7 +190,7 @@ func (a *ahead) read(ctx context.Context, f *fetched, p []byte, off int64) error
 	if f == nil || !a.take(f) {
 		return a.of.in.readAt(ctx, p, off)
 	}
-	defer a.give(f, int64(len(p)))
+	defer a.give(f, Range{off, int64(len(p))})
 	select {
 	case <-f.done:
 	case <-ctx.Done():
@@ -189,7 +216,7 @@ func (a *ahead) take(f *fetched) bool {
 	f.users++
 	i, _ := slices.BinarySearchFunc(a.pieces, f.Off, func(f *fetched, off int64) int { return cmp.Compare(f.Off, off) })
 	for _, next := range a.pieces[i+1 : min(len(a.pieces), i+1+a.next)] {
-		if a.flying >= flying || next.left == 0 || !a.begin(next, false) {
+		if a.flying >= flying || next.gone || !a.begin(next, false) {
 			break
 		}
 	}
@@ -231,12 +258,12 @@ func (a *ahead) begin(f *fetched, needed bool) bool {
 	return true
 }
 
-// give lets go of f, of which n bytes were read. Once all were it is not needed.
-func (a *ahead) give(f *fetched, n int64) {
+// give lets go of f, of which r was read. Once all was, it is not needed.
+func (a *ahead) give(f *fetched, r Range) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f.users--
-	if f.left = max(0, f.left-n); f.left == 0 && f.users == 0 {
+	if f.gone = f.note(r) || f.gone; f.gone && f.users == 0 && !a.again {
 		a.drop(f)
 	}
 }

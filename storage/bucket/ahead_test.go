@@ -43,7 +43,8 @@ func (c *counted) get(ctx context.Context, key string, of stamp, off, n int64) (
 func far(t interface {
 	Fatal(...any)
 	Context() context.Context
-}, n int) (*Object, *counted, []byte) {
+}, n int,
+) (*Object, *counted, []byte) {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
 	c := &counted{memory: newMemory()}
@@ -85,7 +86,7 @@ func TestAheadFetchesEverythingOnceInLargePieces(t *testing.T) {
 	var l ledger
 	// Four column chunks right behind each other, and one a little apart.
 	ranges := []Range{{4, 3 << 20}, {4 + 3<<20, 5 << 20}, {12 << 20, 4 << 20}, {16<<20 + 100<<10, 1 << 20}}
-	a := o.Ahead(t.Context(), ranges, l.give)
+	a := o.Ahead(t.Context(), Reading{Ranges: ranges, Memory: l.give})
 	// As decoders do: headers first, then all columns in turn.
 	header := make([]byte, 256)
 	for _, r := range ranges {
@@ -131,7 +132,7 @@ func TestAheadKeepsRequestsInFlight(t *testing.T) {
 		return nil
 	}
 	var l ledger
-	a := o.Ahead(t.Context(), []Range{{0, 24 << 20}}, l.give)
+	a := o.Ahead(t.Context(), Reading{Ranges: []Range{{0, 24 << 20}}, Memory: l.give})
 	must(t, a.ReadAt(t.Context(), make([]byte, 1), 0))
 	must(t, a.Close())
 }
@@ -141,7 +142,7 @@ func TestAheadHoldsABoundedPartOfLargeRanges(t *testing.T) {
 	o, c, data := far(t, n)
 	var l ledger
 	ranges := []Range{{0, 60 << 20}, {60 << 20, 68 << 20}}
-	a := o.Ahead(t.Context(), ranges, l.give)
+	a := o.Ahead(t.Context(), Reading{Ranges: ranges, Memory: l.give})
 	buffer := make([]byte, 256<<10)
 	for off := int64(0); off < 60<<20; off += int64(len(buffer)) {
 		for _, r := range ranges {
@@ -164,7 +165,7 @@ func TestAheadWithoutMemoryReadsAsItIsAsked(t *testing.T) {
 	o, c, data := far(t, 1<<20)
 	var l ledger
 	l.most.Store(1)
-	a := o.Ahead(t.Context(), []Range{{0, 1 << 20}}, l.give)
+	a := o.Ahead(t.Context(), Reading{Ranges: []Range{{0, 1 << 20}}, Memory: l.give})
 	p := make([]byte, 1000)
 	must(t, a.ReadAt(t.Context(), p, 5000))
 	if !bytes.Equal(p, data[5000:6000]) || !slices.Equal(c.asked, []Range{{5000, 1000}}) {
@@ -182,7 +183,7 @@ func TestAheadTellsErrorsToThoseWhoReadThem(t *testing.T) {
 		return nil
 	}
 	var l ledger
-	a := o.Ahead(t.Context(), []Range{{0, 12 << 20}}, l.give)
+	a := o.Ahead(t.Context(), Reading{Ranges: []Range{{0, 12 << 20}}, Memory: l.give})
 	p := make([]byte, 100)
 	must(t, a.ReadAt(t.Context(), p, 100))
 	if err := a.ReadAt(t.Context(), p, 9<<20); !errors.Is(err, ErrUnreachable) {
@@ -202,7 +203,7 @@ func TestAheadEndsWithItsReaders(t *testing.T) {
 	stuck := make(chan struct{})
 	c.on = func(Range) error { <-stuck; return nil }
 	var l ledger
-	a := o.Ahead(t.Context(), []Range{{0, 12 << 20}}, l.give)
+	a := o.Ahead(t.Context(), Reading{Ranges: []Range{{0, 12 << 20}}, Memory: l.give})
 	ctx, cancel := context.WithCancel(t.Context())
 	var group errgroup.Group
 	group.Go(func() error { return a.ReadAt(ctx, make([]byte, 1), 0) })
@@ -231,7 +232,7 @@ func TestAheadIsTheObject(t *testing.T) {
 		})
 		var l ledger
 		l.most.Store(rapid.SampledFrom([]int64{0, 0, 1, 1 << 20, 3 << 20}).Draw(t, "memory"))
-		a := o.Ahead(context.Background(), rapid.SliceOf(span).Draw(t, "ranges"), l.give)
+		a := o.Ahead(context.Background(), Reading{Ranges: rapid.SliceOf(span).Draw(t, "ranges"), Memory: l.give, Again: rapid.Bool().Draw(t, "again")})
 		reads := rapid.SliceOfN(span, 1, 8).Draw(t, "reads")
 		var group errgroup.Group
 		for _, r := range reads {

@@ -21,13 +21,13 @@ func (s *Scanner) approach(f *footer, leaves map[int]bool) {
 		c := f.chunk(s.group, col)
 		ranges = append(ranges, bucket.Range{Off: c.start, Len: c.end - c.start})
 	}
-	s.far = s.obj.Ahead(s.source.ctx, ranges, func(n int) ([]byte, func(), error) {
+	s.far = s.obj.Ahead(s.source.ctx, bucket.Reading{Ranges: ranges, Memory: func(n int) ([]byte, func(), error) {
 		r, err := s.pool.Alloc(s.grant, budget.Input, n)
 		if err != nil {
 			return nil, nil, err
 		}
 		return r.Bytes(), r.Free, nil
-	})
+	}})
 	s.source.obj = s.far
 }
 

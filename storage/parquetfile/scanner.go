@@ -38,7 +38,7 @@ type Scanner struct {
 	columns []column
 	source  *source
 	far     *bucket.Object // what the source reads, if it reads ahead
-	marks   *marks // where rows begin
+	marks   *marks         // where rows begin
 	files   *pqarrow.FileReader
 	leaves  map[int]bool // the leaf columns that are read by arrow-go
 	page    int64        // the most bytes of one
