@@ -122,7 +122,8 @@ def test_receipts_of_epochs_over_resumes(gateway: Gateway) -> None:
             assert stream.receipt is None
             got: list[int] = []
             receipts: list[headrace.Receipt | None] = []
-            for piece in stream:
+            for number, piece in enumerate(stream):
+                assert stream.epoch == number // 6
                 got += piece["id"].to_pylist()
                 if stream.receipt not in receipts:
                     receipts.append(stream.receipt)

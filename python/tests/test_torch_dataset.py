@@ -362,6 +362,7 @@ def test_len(uri: str) -> None:
 def test_epochs_in_one_pass(uri: str) -> None:
     batches = list(make(uri, num_epochs=2))
     assert ids(batches) == want(uri) + want(uri, 1)
+    assert [batch.epoch for batch in batches] == [0] * STEPS + [1] * STEPS
     cursors = [batch.state["cursor"].split(":")[2:] for batch in batches]
     assert cursors[STEPS - 1 : STEPS + 1] == [["1", "0"], ["1", str(STEP)]]
 

@@ -99,6 +99,7 @@ class Stream(Iterator[pa.RecordBatch]):
         self._backoff: Backoff | None = None  # there while no progress is made
 
         self._cursor: str | None = request.get("after")
+        self._at: int = request.get("epoch", 0)
         self._sum = 0
         self._step_rows = 0  # given out since the cursor
         self._step_sum = 0  # of all rows since the cursor, on this connection
@@ -124,6 +125,11 @@ class Stream(Iterator[pa.RecordBatch]):
     def cursor(self) -> str | None:
         """The place after the last complete step that was given out, for `after=`; None before the first."""
         return self._cursor
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last batch that was given out; before the first, the one that the stream begins with."""
+        return self._at
 
     @property
     def uncommitted(self) -> int:
@@ -224,6 +230,7 @@ class Stream(Iterator[pa.RecordBatch]):
         if repeated and not fresh.num_rows:
             return None
         self._backoff = None
+        self._at = meta["epoch"]
         return fresh
 
     def _verify(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> None:

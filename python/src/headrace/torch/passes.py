@@ -15,8 +15,9 @@ State = dict[str, Any]
 
 
 class Batch(dict[str, Any]):
-    """Tensors by column, and `state`: what to keep in a checkpoint to go on behind this batch."""
+    """Tensors by column, the epoch they are of, and `state`: what a checkpoint keeps to go on behind this batch."""
 
+    epoch: int
     state: State
 
 
@@ -53,7 +54,7 @@ class Pass(Iterator[Step]):
         data = self._convert(batch)
         if self._nulls is not None:
             data = Batch(data)
-            data.state = state
+            data.epoch, data.state = stream.epoch, state
         return Step(data, state, {**self._begin, "cursor": stream.cursor})
 
     def _opened(self) -> Stream:
