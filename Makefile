@@ -56,7 +56,7 @@ lint: venv $(TOOLS)/golangci-lint@v2.15.0 $(TOOLS)/gofumpt@v0.12.0
 	$(TOOLS)/golangci-lint run ./...
 	$(HEADRACE_PYTHON) -m ruff format --config python/pyproject.toml --check .
 	$(HEADRACE_PYTHON) -m ruff check --config python/pyproject.toml .
-	$(HEADRACE_PYTHON) -m mypy --config-file python/pyproject.toml python/src python/tests .ci/vuln.py sampler/testdata/derive.py
+	$(HEADRACE_PYTHON) -m mypy --config-file python/pyproject.toml python/src python/tests python/examples .ci/vuln.py sampler/testdata/derive.py
 	@$(MAKE) vuln
 
 fmt: venv $(TOOLS)/gofumpt@v0.12.0

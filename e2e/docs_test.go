@@ -20,7 +20,7 @@ for shard in range(2):
     pq.write_table(pa.table(columns), folder / f"{shard}.parquet", row_group_size=100)
 `, dir)
 	s := serve(t, dir)
-	for _, page := range []string{"training", "wire"} {
+	for _, page := range []string{"torch", "training", "wire"} {
 		t.Run(page, func(t *testing.T) {
 			work := t.TempDir() // a copy of what the examples read, where they may write
 			for _, folder := range []string{"gateway/wire/testdata", "sampler/testdata"} {

@@ -69,17 +69,23 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
+def launch(binary: str, *args: str | os.PathLike[str], listen: str = "127.0.0.1:0") -> Served:
+    """Starts a gateway with the arguments of `headrace serve`."""
+    command = [binary, "serve", *(os.fspath(arg) for arg in args), "--listen", listen, "--admin", "127.0.0.1:0"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert child.stdout is not None
+    server = Served(child.stdout.readline().removeprefix("listening ").strip(), child)
+    assert server.uri, "the gateway did not start"
+    return server
+
+
 @pytest.fixture(scope="session")
 def serve(binary: str) -> Iterator[Serve]:
-    """Starts gateways with the arguments of `headrace serve`, and ends those that are left."""
+    """Launches gateways, and ends those that are left."""
     started: list[Served] = []
 
-    def start(*args: str | os.PathLike[str], listen: str = "127.0.0.1:0") -> Served:
-        command = [binary, "serve", *(os.fspath(arg) for arg in args), "--listen", listen, "--admin", "127.0.0.1:0"]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert child.stdout is not None
-        started.append(Served(child.stdout.readline().removeprefix("listening ").strip(), child))
-        assert started[-1].uri, "the gateway did not start"
+    def start(*args: str | os.PathLike[str]) -> Served:
+        started.append(launch(binary, *args))
         return started[-1]
 
     yield start
