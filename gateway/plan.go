@@ -63,6 +63,7 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 	if p.ordered, err = s.arrange(who.Tenant, snap, req); err != nil {
 		return nil, veil(err, req.Dataset, granted)
 	}
+	s.Store.Keep(ctx, snap)
 	return p, nil
 }
 

@@ -35,11 +35,13 @@ type dataset struct {
 	shards map[string]*snapshot.Shard // by key, as last described
 	fresh  bool                       // some of them came since newest was made
 
-	schemas snapshot.Schemas // of shards
+	schemas  snapshot.Schemas // of shards
+	keeper   *keeper
+	restored bool // what the keeper had is in shards
 }
 
 func newDataset(name, folder string, m *mount) *dataset {
-	return &dataset{name: name, folder: folder, mount: m, gate: newGate()}
+	return &dataset{name: name, folder: folder, mount: m, gate: newGate(), keeper: newKeeper(name, folder, m, m.shelves)}
 }
 
 // snapshot returns the snapshot with the given identity, "" for the newest.
@@ -63,7 +65,7 @@ func (d *dataset) snapshot(ctx context.Context, found *found, id string) (*snaps
 	if i := slices.IndexFunc(d.known, func(s *snapshot.Snapshot) bool { return s.ID == id }); i >= 0 {
 		return d.known[i], nil
 	}
-	return nil, fmt.Errorf("%w: dataset %q has no snapshot %q", ErrSnapshotGone, d.name, id)
+	return d.recall(ctx, id)
 }
 
 func (d *dataset) status(ctx context.Context, found *found) Status {
@@ -86,6 +88,9 @@ func (d *dataset) status(ctx context.Context, found *found) Status {
 func (d *dataset) refresh(ctx context.Context, f *found) error {
 	if f.number <= d.built {
 		return nil
+	}
+	if err := d.restore(ctx); err != nil {
+		return err
 	}
 	shards, err := d.describe(ctx, f)
 	if err != nil && ctx.Err() != nil {
@@ -176,7 +181,8 @@ func (d *dataset) describe(ctx context.Context, f *found) (shards []*snapshot.Sh
 }
 
 // workers bounds how many objects of a dataset are described at once.
-const workers = 16
+// What a store is asked at once, the bucket bounds itself.
+const workers = 64
 
 func (d *dataset) describeAll(ctx context.Context, todo []bucket.Attrs) ([]*snapshot.Shard, error) {
 	b, err := d.mount.open()
@@ -189,6 +195,7 @@ func (d *dataset) describeAll(ctx context.Context, todo []bucket.Attrs) ([]*snap
 	group.SetLimit(workers)
 	for _, a := range todo {
 		group.Go(func() error {
+			d.mount.events.Describe(d.name, a.Key)
 			sh, final, err := describe(ctx, b.Under(d.folder), a)
 			if err != nil || sh == nil {
 				return err

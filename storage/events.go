@@ -22,6 +22,11 @@ type Events struct {
 	// Columns is called when columns of a Parquet row group are going to be
 	// decoded: so many by the reader "own", or by "arrow-go".
 	Columns func(ctx context.Context, reader string, n int)
+	// Describe is called when the metadata of an object are read.
+	Describe func(dataset, object string)
+	// Archive is called when a snapshot could not be kept, or not be read where
+	// it is kept; what was asked for goes on without.
+	Archive func(ctx context.Context, dataset string, err error)
 	// Refreshed is called when a dataset was found changed.
 	Refreshed func(dataset string, s Status)
 }
@@ -42,6 +47,12 @@ func (e Events) withDefaults() Events {
 	}
 	if e.Columns == nil {
 		e.Columns = func(context.Context, string, int) {}
+	}
+	if e.Describe == nil {
+		e.Describe = func(string, string) {}
+	}
+	if e.Archive == nil {
+		e.Archive = func(context.Context, string, error) {}
 	}
 	if e.Refreshed == nil {
 		e.Refreshed = func(string, Status) {}

@@ -27,18 +27,25 @@ type format struct {
 	open     func(s *Store) opener
 	need     func(sh *snapshot.Shard, segment int, p *schema.Projection) int64
 	share    func(sh *snapshot.Shard, p *schema.Projection) float64 // of a block's bytes, that of the columns
+	codec    snapshot.Codec                                         // of what manifests keep
 }
 
 // opener begins to decode a segment.
 type opener func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error)
 
-var ipc = format{describe: arrowfile.Describe, open: func(*Store) opener { return hiding(arrowfile.Open) }, need: arrowfile.Need, share: whole}
+var ipc = format{
+	describe: arrowfile.Describe, open: func(*Store) opener { return hiding(arrowfile.Open) }, need: arrowfile.Need, share: whole,
+	codec: snapshot.Codec{Pack: arrowfile.Pack, Unpack: arrowfile.Unpack},
+}
 
 // formats are all formats there are. A new one is named here.
 var formats = map[snapshot.Format]format{
-	snapshot.Parquet: {describe: parquetfile.Describe, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need, share: parquetfile.Share},
-	snapshot.Arrow:   ipc,
-	snapshot.Stream:  ipc,
+	snapshot.Parquet: {
+		describe: parquetfile.Describe, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need, share: parquetfile.Share,
+		codec: snapshot.Codec{Pack: parquetfile.Pack, Unpack: parquetfile.Unpack},
+	},
+	snapshot.Arrow:  ipc,
+	snapshot.Stream: ipc,
 }
 
 // whole is the share of columns that nothing is known of.

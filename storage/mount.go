@@ -15,6 +15,7 @@ type mount struct {
 	Mount
 	refresh  time.Duration
 	clients  *bucket.Clients
+	shelves  []*shelf
 	events   Events
 	registry *registry
 	gate     gate // guards what follows
@@ -29,7 +30,7 @@ type listing struct {
 	err    error             // why nothing could be listed
 }
 
-func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, events Events, r *registry) (*mount, error) {
+func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, shelves []*shelf, events Events, r *registry) (*mount, error) {
 	base, err := bucket.Base(m.URL)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, events Ev
 	if err := m.checkFiles(); err != nil {
 		return nil, fmt.Errorf("dataset %q: %w", m.Name, err)
 	}
-	return &mount{Mount: m, refresh: refresh, clients: clients, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
+	return &mount{Mount: m, refresh: refresh, clients: clients, shelves: shelves, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
 }
 
 func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema, Hive: m.Hive} }

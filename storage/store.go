@@ -45,6 +45,7 @@ type Options struct {
 	Pool    *frame.Pool
 	Refresh time.Duration // most age of a listing; 0 lists at every request
 	Buckets bucket.Options
+	Archive Archive
 	Events  Events
 	// PageBytes is the most bytes that a Parquet page may have, 0 for the usual.
 	PageBytes int64
@@ -69,9 +70,13 @@ type Store struct {
 func New(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{pool: o.Pool, events: o.Events.withDefaults(), clients: bucket.NewClients(o.Buckets)}
 	s.parquet = parquetfile.Options{PageBytes: o.PageBytes, Columns: s.events.Columns}
+	shelves, err := o.Archive.open(ctx, s.clients, s.events)
+	if err != nil {
+		return nil, err
+	}
 	names := map[string]bool{}
 	for _, m := range o.Mounts {
-		mt, err := newMount(m, o.Refresh, s.clients, s.events, &s.registry)
+		mt, err := newMount(m, o.Refresh, s.clients, shelves, s.events, &s.registry)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +123,8 @@ func (s *Store) Datasets(ctx context.Context) ([]string, error) {
 
 // Snapshot returns the snapshot of dataset with the given identity; "" means
 // the newest, from a listing at most Refresh old. Snapshots stay known by
-// identity for as long as the store lives, the last 64 of each dataset.
+// identity for as long as the store lives, the last 64 of each dataset, and as
+// long as the archive has them once Keep was called.
 // Callers that come while a snapshot is made wait for it. ErrNoDataset,
 // ErrSnapshotGone, or why the dataset cannot be opened.
 func (s *Store) Snapshot(ctx context.Context, dataset, id string) (*snapshot.Snapshot, error) {
@@ -127,6 +133,15 @@ func (s *Store) Snapshot(ctx context.Context, dataset, id string) (*snapshot.Sna
 		return nil, err
 	}
 	return d.snapshot(ctx, found, id)
+}
+
+// Keep keeps a snapshot of this store where it outlives the process, as the
+// options say: call it when the snapshot is planned. It fails nobody: what cannot
+// be kept is an event.
+func (s *Store) Keep(ctx context.Context, snap *snapshot.Snapshot) {
+	if d := s.registry.known(snap.Dataset); d != nil {
+		d.save(ctx, snap)
+	}
 }
 
 // Status returns what is known of a dataset beside its newest snapshot.

@@ -138,3 +138,18 @@ func Base(text string) (string, error) {
 	}
 	return filepath.Base(abs), nil
 }
+
+// Place names where text, as for Open, leads to, the same however it is written.
+// Pins of its objects mean the same to all who read it if it is shared: those of
+// a local folder are this machine's, and other machines may see it elsewhere.
+func Place(text string) (name string, shared bool, err error) {
+	a, err := parse(text)
+	if err != nil {
+		return "", false, err
+	}
+	if a.scheme == "file" {
+		abs, err := filepath.Abs(a.path)
+		return "file://" + abs, false, err
+	}
+	return fmt.Sprintf("%s://%s/%s %s %s", a.scheme, a.name, a.prefix, a.query.Get("endpoint"), a.query.Get("account")), a.scheme != "mem", nil
+}

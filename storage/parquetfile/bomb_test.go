@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"testing"
 
-	flatbuffers "github.com/google/flatbuffers/go"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 
@@ -35,55 +34,6 @@ func TestBombs(t *testing.T) {
 		}
 		if out, err := compress.Decode(c, dst[:0], nil); err != nil || len(out) > 0 {
 			t.Errorf("%s: nothing becomes %d bytes, %v", codec, len(out), err)
-		}
-	}
-}
-
-// schemaMessage builds a schema message whose fields, depth levels deep, each
-// have the same child twice.
-func schemaMessage(depth int) []byte {
-	b := flatbuffers.NewBuilder(1 << 10)
-	name := b.CreateString("f")
-	b.StartObject(0)
-	kind := b.EndObject()
-	var field flatbuffers.UOffsetT
-	for range depth {
-		var children flatbuffers.UOffsetT
-		if field != 0 {
-			b.StartVector(4, 2, 4)
-			b.PrependUOffsetT(field)
-			b.PrependUOffsetT(field)
-			children = b.EndVector(2)
-		}
-		b.StartObject(7)
-		b.PrependUOffsetTSlot(slotFieldName, name, 0)
-		b.PrependByteSlot(slotFieldTypeType, 13, 0) // struct
-		b.PrependUOffsetTSlot(slotFieldType, kind, 0)
-		b.PrependUOffsetTSlot(slotFieldChildren, children, 0)
-		field = b.EndObject()
-	}
-	b.StartVector(4, 1, 4)
-	b.PrependUOffsetT(field)
-	fields := b.EndVector(1)
-	b.StartObject(4)
-	b.PrependUOffsetTSlot(slotSchemaFields, fields, 0)
-	schema := b.EndObject()
-	b.StartObject(5)
-	b.PrependInt16Slot(0, 4, 0) // version 5
-	b.PrependByteSlot(slotMessageHeaderType, headerIsSchema, 0)
-	b.PrependUOffsetTSlot(slotMessageHeader, schema, 0)
-	b.Finish(b.EndObject())
-	return b.FinishedBytes()
-}
-
-// TestForgedSchema unfolds to a thousand million fields from two kilobytes.
-func TestForgedSchema(t *testing.T) {
-	if s, err := decodeSchema(schemaMessage(3)); err != nil || s.NumFields() != 1 {
-		t.Fatalf("the builder builds no schema: %v, %v", s, err)
-	}
-	for depth, good := range map[int]bool{1: true, 3: true, 30: false, 60: false} {
-		if err := checkSchemaMessage(schemaMessage(depth)); (err == nil) != good {
-			t.Errorf("%d levels: %v", depth, err)
 		}
 	}
 }

@@ -43,7 +43,6 @@ func (f *footer) serve(m *pqarrow.SchemaManifest) (*arrow.Schema, error) {
 // field serves one node. origin is the stored field for it, its type nil if
 // there is none.
 func (f *footer) field(node *pqarrow.SchemaField, origin arrow.Field) (arrow.Field, error) {
-	origin.Metadata = showExtensions(origin.Metadata)
 	for origin.Type != nil && origin.Type.ID() == arrow.DICTIONARY {
 		origin.Type = origin.Type.(*arrow.DictionaryType).ValueType
 	}

@@ -52,12 +52,3 @@ func FuzzFooter(f *testing.F) {
 		}
 	})
 }
-
-// FuzzStoredSchema takes the input for the message under ARROW:schema.
-func FuzzStoredSchema(f *testing.F) {
-	f.Fuzz(func(t *testing.T, message []byte) {
-		if checkSchemaMessage(message) == nil {
-			_, _ = decodeSchema(message)
-		}
-	})
-}

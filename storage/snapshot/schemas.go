@@ -12,7 +12,8 @@ import (
 // of a dataset do, and what is compared with it is compared once. The zero
 // value is ready; it is not safe for concurrent use.
 type Schemas struct {
-	known map[[sha256.Size]byte]*arrow.Schema
+	known  map[[sha256.Size]byte]*arrow.Schema
+	shared map[*arrow.Schema]*arrow.Schema // what became of those that came by
 }
 
 // Share returns the schema that is kept for all that are like s, metadata included.
@@ -20,19 +21,23 @@ func (c *Schemas) Share(s *arrow.Schema) *arrow.Schema {
 	if s == nil {
 		return nil
 	}
+	if out := c.shared[s]; out != nil {
+		return out
+	}
 	sum := sha256.Sum256(schema.Message(s))
-	if known := c.known[sum]; known != nil {
-		return known
-	}
 	if c.known == nil {
-		c.known = map[[sha256.Size]byte]*arrow.Schema{}
+		c.known, c.shared = map[[sha256.Size]byte]*arrow.Schema{}, map[*arrow.Schema]*arrow.Schema{}
 	}
-	c.known[sum] = s
-	return s
+	if c.known[sum] == nil {
+		c.known[sum] = s
+	}
+	c.shared[s] = c.known[sum]
+	return c.known[sum]
 }
 
 // Keep forgets all schemas that none of the shards has.
 func (c *Schemas) Keep(shards map[string]*Shard) {
+	clear(c.shared)
 	used := make(map[*arrow.Schema]bool, len(c.known))
 	for _, sh := range shards {
 		used[sh.Schema] = true

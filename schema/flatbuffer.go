@@ -1,4 +1,4 @@
-package parquetfile
+package schema
 
 import "encoding/binary"
 
@@ -39,23 +39,23 @@ type flatbuffer struct {
 	bad  bool
 }
 
-// checkSchemaMessage walks the message and fails unless it is a schema whose
+// checkMessage walks the message and fails unless it is a schema whose
 // unfolded size is about the message's own.
-func checkSchemaMessage(message []byte) error {
+func checkMessage(message []byte) error {
 	// Strings and small tables may well be shared by a writer that is clever.
 	f := &flatbuffer{b: message, left: 8*len(message) + 1024}
 	root := f.target(0)
 	header := f.slot(root, slotMessageHeader)
 	kind, body := f.slot(root, slotMessageHeaderType), f.slot(root, slotMessageBodyLength)
 	if header == 0 || kind == 0 || f.uint8(kind) != headerIsSchema || body != 0 && f.uint64(body) != 0 {
-		return errFlatbuffer
+		return ErrMessage
 	}
 	s := f.target(header)
 	f.vector(f.slot(s, slotSchemaFields), func(at int) { f.field(at, 0) })
 	f.vector(f.slot(s, slotSchemaMetadata), f.pair)
 	f.vector(f.slot(root, slotMessageMetadata), f.pair)
 	if f.bad {
-		return errFlatbuffer
+		return ErrMessage
 	}
 	return nil
 }
