@@ -120,7 +120,7 @@ func (f *Facts) Pack(names []Sum) (name Sum, b []byte) {
 		e.Text(string(f.packed[n]))
 	}
 	b = seal(e)
-	return sha256.Sum256(b), b
+	return sumOf(b), b
 }
 
 func compareSums(a, b Sum) int { return bytes.Compare(a[:], b[:]) }
@@ -128,13 +128,13 @@ func compareSums(a, b Sum) int { return bytes.Compare(a[:], b[:]) }
 // Read adds what is in a pack and returns the names of the facts. ErrManifest
 // tells why it is none, or not the one of that name.
 func (f *Facts) Read(name Sum, b []byte) (names []Sum, err error) {
-	if sha256.Sum256(b) != name {
+	if sumOf(b) != name {
 		return nil, fmt.Errorf("%w: a pack's bytes are not those that its name says", ErrManifest)
 	}
 	d := open(magicPack, b)
 	for range d.Count(1) {
 		message := d.bytes()
-		sum := Sum(sha256.Sum256(message))
+		sum := sumOf(message)
 		if f.schemas[sum] != nil {
 			continue
 		}
@@ -146,7 +146,7 @@ func (f *Facts) Read(name Sum, b []byte) (names []Sum, err error) {
 	}
 	for range d.Count(1) {
 		facts := d.bytes()
-		sum := Sum(sha256.Sum256(facts))
+		sum := sumOf(facts)
 		f.packed[sum] = facts
 		names = append(names, sum)
 	}
@@ -200,3 +200,5 @@ func open(magic string, b []byte) *Decoder {
 	d.b = b[len(magic):end]
 	return d
 }
+
+func sumOf(b []byte) Sum { return sha256.Sum256(b) }
