@@ -52,6 +52,7 @@ func (l *loader) check() {
 	}
 	l.checkAuth()
 	l.checkDatasets()
+	l.checkSnapshots()
 }
 
 // checkExposure refuses what strangers on the network could read or listen to.
@@ -96,6 +97,15 @@ func (l *loader) checkAuth() {
 			l.problem(item+".kid", "%q is taken by %s", k.KeyID, index("auth.keys", first))
 		}
 		ids[k.KeyID] = i
+	}
+}
+
+// minKeep is as fine as days of use are noted.
+const minKeep = 24 * time.Hour
+
+func (l *loader) checkSnapshots() {
+	if k := l.config.Snapshots.Keep; k < minKeep {
+		l.problem("snapshots_keep", "%s is too short; at least %s", k, minKeep)
 	}
 }
 

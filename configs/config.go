@@ -24,6 +24,7 @@ type Config struct {
 	Auth      Auth
 	Datasets  []Dataset
 	Refresh   time.Duration
+	Snapshots Snapshots
 	Limits    Limits
 	Telemetry Telemetry
 }
@@ -63,6 +64,13 @@ type Dataset struct {
 
 // Column is one column of a schema that is given. Its type is not looked at here.
 type Column struct{ Name, Type string }
+
+// Snapshots says where snapshots outlive the gateway.
+type Snapshots struct {
+	Dir  string        // of the cache; empty: the user's own, unless there is a URL
+	URL  string        // a bucket that gateways share; empty: none
+	Keep time.Duration // unused for that long, they are deleted
+}
 
 // Limits bound how long things may wait, and how large they may be.
 type Limits struct {

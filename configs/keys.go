@@ -140,11 +140,20 @@ var keys = []key{
 		name: "refresh", kind: aDuration, standard: "30s", about: "How old a listing of a dataset's files may be: new files are seen after this time.",
 		at: func(c *Config) any { return &c.Refresh },
 	},
-	{name: "snapshots", kind: aText, about: "A bucket that gateways share their snapshots in."},
-	{name: "snapshots_keep", kind: aDuration, standard: "2160h", about: "How long unused snapshots are kept."},
+	{
+		name: "snapshots", kind: aLocation, about: "A folder or bucket that gateways share their snapshots in, so that each honours the cursors of all: a path or URL, as for `datasets[].url`. Whoever may write there is trusted.",
+		at: func(c *Config) any { return &c.Snapshots.URL },
+	},
+	{
+		name: "snapshots_keep", kind: aDuration, standard: "2160h", about: "How long snapshots are kept after the last plan on them; at least 24h. Those with a tag are kept for good.",
+		at: func(c *Config) any { return &c.Snapshots.Keep },
+	},
 
 	{name: "cache.policy", kind: aText, standard: "auto", about: "Which frames are kept."},
-	{name: "cache.disk.dir", kind: aPath, about: "A folder for frames on disk."},
+	{
+		name: "cache.disk.dir", kind: aPath, about: "The cache directory: a folder of this gateway's own. Snapshots are kept in it, so that a restart looks at no file again. Empty: the user's cache directory, unless `snapshots` is set.",
+		at: func(c *Config) any { return &c.Snapshots.Dir },
+	},
 	{name: "cache.disk.limit", kind: aSize, standard: "0", about: "The most bytes in that folder."},
 	{name: "cache.decoders.min", kind: aNumber, standard: "1", about: "The fewest decoders at work."},
 	{name: "cache.decoders.max", kind: aNumber, standard: "0", about: "The most decoders at work."},
@@ -194,6 +203,9 @@ func (k key) scalar() bool {
 
 // parse reads the text of a scalar. Relative paths are joined to the folder.
 func (k key) parse(folder, text string) (any, error) {
+	if text == "" && k.kind == aLocation && !k.inList() {
+		return "", nil // none
+	}
 	value, err := k.kind.parse(folder, text)
 	switch {
 	case err != nil:

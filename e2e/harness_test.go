@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		os.Exit(1)
 	}
+	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")) // where gateways keep snapshots; the compiler, above, has its own there
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

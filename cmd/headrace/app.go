@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -50,7 +51,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	a.pool = frame.NewPool(frame.Options{Idle: idle})
 	a.ledger = budget.New(budget.Options{Limit: limit, Large: limit / 4, Heap: limitHeap(heapShare(cfg.Memory))})
 	a.store, err = storage.New(ctx, storage.Options{
-		Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Buckets: bucketOptions(), Events: a.tel.storageEvents(),
+		Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Buckets: bucketOptions(), Archive: archiveOf(cfg.Snapshots, log), Events: a.tel.storageEvents(),
 		PageBytes: cfg.Limits.PageBytes,
 	})
 	if err != nil {
@@ -97,6 +98,22 @@ func (a *app) close() {
 	if err := errors.Join(errs...); err != nil {
 		a.log.Error("close", "error", err.Error())
 	}
+}
+
+// archiveOf is where snapshots are kept: in a folder of the cache directory, else in the user's own cache unless gateways
+// share a bucket.
+func archiveOf(c configs.Snapshots, log *slog.Logger) storage.Archive {
+	a := storage.Archive{URL: c.URL, Keep: c.Keep}
+	switch user, err := os.UserCacheDir(); {
+	case c.Dir != "":
+		a.Dir = filepath.Join(c.Dir, "snapshots")
+	case c.URL != "":
+	case err != nil:
+		log.Warn("snapshots are not kept: cursors end with this process; cache.disk.dir names a folder", "error", err.Error())
+	default:
+		a.Dir = filepath.Join(user, "headrace", "snapshots")
+	}
+	return a
 }
 
 // bucketOptions let Azure's keys be found where its own tools look for them; the clients of the other stores look by

@@ -209,6 +209,9 @@ func (t *telemetry) storageEvents() storage.Events {
 			}
 		},
 		Request: t.request,
+		Archive: func(ctx context.Context, dataset string, err error) {
+			t.log.WarnContext(ctx, "snapshots are not kept as they should be; cursors may end with this process", "dataset", dataset, "error", err.Error())
+		},
 		Columns: func(ctx context.Context, reader string, n int) {
 			t.columnsDecoded.Add(ctx, int64(n), metric.WithAttributes(attribute.String("reader", reader)))
 		},

@@ -23,7 +23,7 @@ func Pack(sh *snapshot.Shard, e *snapshot.Encoder) {
 // Unpack reads what Pack wrote, and what makes no sense with the rest of the
 // shard makes d fail.
 func Unpack(sh *snapshot.Shard, d *snapshot.Decoder) {
-	f := &facts{footer: d.Number(maxFooter), found: &found{of: map[[2]int]borders{}}}
+	f := &facts{footer: d.Number(maxFooter), marks: &marks{of: map[[2]int][]mark{}}}
 	f.chunks = make([]int64, d.Count(1))
 	for i := range f.chunks {
 		f.chunks[i] = d.Number(math.MaxInt64)
