@@ -123,17 +123,23 @@ func NewFacts(c Codecs) *Facts {
 func (f *Facts) Add(sh *Shard) Sum {
 	var of Sum
 	if sh.Err == nil {
-		known := false
-		if of, known = f.sums[sh.Schema]; !known {
-			message := schema.Message(sh.Schema)
-			of = sha256.Sum256(message)
-			f.sums[sh.Schema], f.messages[of], f.schemas[of] = of, message, sh.Schema
-		}
+		of = f.schema(sh.Schema)
 	}
 	b := f.codecs.pack(sh, of)
-	sum := Sum(sha256.Sum256(b))
+	sum := sumOf(b)
 	f.packed[sum], f.of[sum] = b, of
 	return sum
+}
+
+// schema puts in a schema and returns its name.
+func (f *Facts) schema(s *arrow.Schema) Sum {
+	if of, known := f.sums[s]; known {
+		return of
+	}
+	message := schema.Message(s)
+	of := sumOf(message)
+	f.sums[s], f.messages[of], f.schemas[of] = of, message, s
+	return of
 }
 
 // Shard returns the shard with the given key whose facts have the given name.
