@@ -356,6 +356,7 @@ func (l *leafReader) close() {
 	if l.make.free != nil {
 		l.make.free()
 	}
+	l.unshare()
 	l.input.close()
 }
 

@@ -30,6 +30,7 @@ type facts struct {
 	footer int64                // its length in bytes
 	chunks []int64              // for each leaf column, the bytes of its largest chunk
 	leaves []int32              // for each column, its first leaf; then their number
+	deep   []bool               // for each column, whether it has lists of lists
 	parsed weak.Pointer[footer] // while somebody uses it, or the collector has not come by
 	marks  *marks               // where rows begin, as scanners found out
 }
@@ -59,10 +60,13 @@ func (f *footer) facts() *facts {
 		}
 	}
 	root := f.meta.Schema.Root()
+	out.deep = make([]bool, root.NumFields())
 	for col := range out.chunks {
-		for len(out.leaves) <= root.FieldIndexByField(f.meta.Schema.ColumnRoot(col)) {
+		at := root.FieldIndexByField(f.meta.Schema.ColumnRoot(col))
+		for len(out.leaves) <= at {
 			out.leaves = append(out.leaves, int32(col))
 		}
+		out.deep[at] = out.deep[at] || f.meta.Schema.Column(col).MaxRepetitionLevel() > 1
 	}
 	out.leaves = append(out.leaves, int32(len(out.chunks)))
 	return out
@@ -93,22 +97,29 @@ func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*foote
 }
 
 // Need estimates the memory, in bytes, that decoding one block of a segment
-// takes beyond its frames: pages and buffers of the wanted columns, and three
-// times the block, since builders double and conversions copy. It is a guess
-// for admission; what is used is charged as it is taken.
+// takes beyond its frames: of each wanted column a dictionary, what is read at
+// once, and the pages of the block, stored and decompressed, the first and last
+// of which have more than is wanted. Columns that arrow-go reads take another
+// page and another copy, since builders double and conversions copy. It is a
+// guess for admission; what is used is charged as it is taken.
 func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
-	const page = 1 << 20 // what writers aim at
+	const page, floor = 1 << 20, 32 << 10 // what writers aim at; what takes memory however little there is
 	seg := sh.Segments[segment]
 	if seg.Rows == 0 {
 		return 0
 	}
 	var need, leaves int64
-	for c := range wanted(sh, p) {
-		need += 4 * min(c, page)
+	copies := 2.0
+	for c, foreign := range wanted(sh, p) {
+		need += 3*min(c, page) + floor
 		leaves++
+		if foreign {
+			need += min(c, page)
+			copies = 3
+		}
 	}
 	block := float64(seg.Bytes) / float64(seg.Blocks())
-	return need + leaves*bufferSize(int(leaves)) + int64(3*block*Share(sh, p))
+	return need + leaves*bufferSize(int(leaves)) + int64(copies*block*Share(sh, p))
 }
 
 // Share estimates which part of a shard's decoded bytes the wanted columns are.
@@ -127,17 +138,18 @@ func Share(sh *snapshot.Shard, p *schema.Projection) float64 {
 	return float64(part) / float64(max(all, 1))
 }
 
-// wanted yields the bytes of the largest chunk of each leaf column that p has a part of.
-func wanted(sh *snapshot.Shard, p *schema.Projection) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
+// wanted yields the bytes of the largest chunk of each leaf column that p has a
+// part of, and whether arrow-go reads it.
+func wanted(sh *snapshot.Shard, p *schema.Projection) iter.Seq2[int64, bool] {
+	return func(yield func(int64, bool) bool) {
 		known, ok := sh.Facts.(*facts)
 		if !ok {
 			return
 		}
 		for _, field := range p.Schema.Fields() {
 			for _, i := range sh.Schema.FieldIndices(field.Name) {
-				for _, c := range known.chunks[known.leaves[i]:known.leaves[i+1]] {
-					if !yield(c) {
+				for col := known.leaves[i]; col < known.leaves[i+1]; col++ {
+					if !yield(known.chunks[col], known.deep[i]) {
 						return
 					}
 				}

@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/headrace/headrace/storage/budget"
-	"github.com/headrace/headrace/storage/frame"
 )
 
 // stream gives the pages of one column chunk, in order.
@@ -24,14 +23,15 @@ type stream struct {
 	seen     int64 // values in the data pages so far, nulls and empty lists included
 	here     mark  // the page whose header came last
 	dict     bool  // there was a dictionary
+	shared   *window
 }
 
 // body is what comes behind the header of a page.
 type body struct {
-	stored []byte        // as in the file, in window
-	window *window       // nil: nothing is held
-	plain  []byte        // decompressed, without the levels of a page of version 2
-	region *frame.Region // of plain, if it is not part of stored
+	stored []byte  // as in the file, in window
+	window *window // nil: nothing is held
+	plain  []byte  // decompressed, without the levels of a page of version 2
+	home   *window // of plain, if it is not part of stored
 }
 
 // next reads the header of the next page. ok is false when there is none.
@@ -126,15 +126,15 @@ func (s *stream) inflate(p page, b *body) error {
 	if raw == 0 {
 		return nil // nothing to decompress, whatever stands for it
 	}
-	region, err := s.pool.Alloc(s.grant, budget.Scratch, int(raw))
+	plain, home, err := s.space(int(raw))
 	if err != nil {
 		return err
 	}
-	if err := s.inflater.inflate(s.chunk.codec, region.Bytes(), src); err != nil {
-		region.Free()
+	if err := s.inflater.inflate(s.chunk.codec, plain, src); err != nil {
+		home.release()
 		return err
 	}
-	b.plain, b.region = region.Bytes(), region
+	b.plain, b.home = plain, home
 	if levels == 0 {
 		b.window.release()
 		b.stored, b.window = nil, nil
@@ -142,13 +142,51 @@ func (s *stream) inflate(p page, b *body) error {
 	return nil
 }
 
+// space returns n bytes for a decompressed page, and the memory they are in,
+// which is the caller's to release. Small pages share some: there may be
+// thousands in a block.
+func (s *stream) space(n int) ([]byte, *window, error) {
+	const small, shared = 4 << 10, 16 << 10
+	if w := s.shared; w != nil && n <= small {
+		if w.users == 1 {
+			w.n = 0
+		}
+		if b := w.region.Bytes()[w.n:]; n <= len(b) {
+			w.n += int64(n)
+			return b[:n:n], w.hold(), nil
+		}
+	}
+	size := n
+	if n <= small {
+		size = shared
+	}
+	region, err := s.pool.Alloc(s.grant, budget.Scratch, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &window{region: region, n: int64(n), users: 1}
+	if n <= small {
+		s.unshare()
+		s.shared = w.hold()
+	}
+	return region.Bytes()[:n:n], w, nil
+}
+
+// unshare lets go of the memory that small pages share.
+func (s *stream) unshare() {
+	if s.shared != nil {
+		s.shared.release()
+		s.shared = nil
+	}
+}
+
 // free gives back what the body holds.
 func (b *body) free() {
 	if b.window != nil {
 		b.window.release()
 	}
-	if b.region != nil {
-		b.region.Free()
+	if b.home != nil {
+		b.home.release()
 	}
 	*b = body{}
 }

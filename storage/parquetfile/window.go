@@ -24,12 +24,13 @@ type input struct {
 	window *window
 }
 
-// window is a run of the file's bytes.
+// window is memory that is there as long as somebody holds it: a run of the
+// file's bytes, or decompressed pages.
 type window struct {
 	region *frame.Region
 	from   int64 // of the file
-	n      int64 // bytes that have been read
-	users  int   // the input itself, and pages
+	n      int64 // bytes that are in use
+	users  int   // whose memory it is, and pages
 }
 
 func (w *window) hold() *window {
