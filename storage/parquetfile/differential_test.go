@@ -38,7 +38,7 @@ func compareReaders(t *testing.T, obj *bucket.Object, sizes ...int64) {
 	}
 	w := newWorld(t, 1<<30)
 	for i := range sh.Segments {
-		if sh.Segments[i].Rows > 100_000 {
+		if sh.Segments[i].Rows > 50_000 {
 			continue
 		}
 		want, theirs := w.scan(t, Options{arrowGo: true}, obj, sh, i, 1000)

@@ -27,9 +27,10 @@ import (
 // facts are what a shard keeps of its file between scans: enough to read the
 // footer again, not the footer itself, which unfolds to many times its length.
 type facts struct {
-	footer int64                // its length in bytes
-	chunks []int64              // for each leaf column, the bytes of its largest chunk
-	leaves []int32              // for each column, its first leaf; then their number
+	footer int64   // its length in bytes
+	chunks []int64 // for each leaf column, the bytes of its largest chunk
+	leaves []int32 // for each column, its first leaf; then their number
+	remote bool
 	deep   []bool               // for each column, whether it has lists of lists
 	parsed weak.Pointer[footer] // while somebody uses it, or the collector has not come by
 	marks  *marks               // where rows begin, as scanners found out
@@ -46,9 +47,11 @@ func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) 
 	if err != nil {
 		return nil, blame(obj.Key(), err)
 	}
+	known := f.facts()
+	known.remote = obj.Remote()
 	return &snapshot.Shard{
 		Key: obj.Key(), Size: obj.Size(), Pin: string(obj.Pin()), Format: snapshot.Parquet,
-		Schema: f.schema, Segments: f.segments(), Meta: f.sum, Facts: f.facts(),
+		Schema: f.schema, Segments: f.segments(), Meta: f.sum, Facts: known,
 	}, nil
 }
 
@@ -105,7 +108,8 @@ func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*foote
 func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
 	const page, floor = 1 << 20, 32 << 10 // what writers aim at; what takes memory however little there is
 	seg := sh.Segments[segment]
-	if seg.Rows == 0 {
+	known, ok := sh.Facts.(*facts)
+	if !ok || seg.Rows == 0 {
 		return 0
 	}
 	var need, leaves int64
@@ -119,7 +123,7 @@ func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
 		}
 	}
 	block := float64(seg.Bytes) / float64(seg.Blocks())
-	return need + leaves*bufferSize(int(leaves)) + int64(copies*block*Share(sh, p))
+	return need + leaves*windowSize(int(leaves), known.remote) + int64(copies*block*Share(sh, p))
 }
 
 // Share estimates which part of a shard's decoded bytes the wanted columns are.

@@ -59,7 +59,7 @@ func (s *Scanner) openOwn(f *footer, c *column, from *pqarrow.SchemaField) error
 	p := planner{footer: f, column: c.own, open: func(col int) *leafReader {
 		chunk := f.chunk(s.group, col)
 		l := &leafReader{rows: s.rows, marks: s.marks.get(s.group, col)}
-		l.input = input{source: s.source, pool: s.pool, grant: s.grant, at: chunk.start, end: chunk.end, step: bufferSize(s.wanted)}
+		l.input = input{source: s.source, pool: s.pool, grant: s.grant, at: chunk.start, end: chunk.end, step: windowSize(s.wanted, s.source.obj.Remote())}
 		l.col, l.chunk, l.inflater, l.limit = col, chunk, &s.inflate, s.page
 		l.init(f.meta.Schema.Column(col))
 		return l
@@ -183,6 +183,9 @@ func (s *Scanner) open(f *footer, arrowGo bool) error {
 			return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
 		}
 	}
+	if err := s.join(); err != nil {
+		return err
+	}
 	if len(s.leaves) == 0 {
 		return nil
 	}
@@ -282,6 +285,15 @@ func (s *Scanner) openColumn(i int) error {
 // much for few, for the sake of stores that are far away, 1 MiB for all if it can be.
 func bufferSize(n int) int64 {
 	return min(max(1<<20/int64(max(n, 1)), 16<<10), 256<<10)
+}
+
+// windowSize is how many bytes of a column we read at once: of an object in a
+// store not so few that the round trip is what takes time.
+func windowSize(n int, remote bool) int64 {
+	if remote {
+		return min(max(8<<20/int64(max(n, 1)), 256<<10), 1<<20)
+	}
+	return bufferSize(n)
 }
 
 func (s *Scanner) charge(k budget.Kind, n int64) error {
@@ -403,6 +415,9 @@ func (s *Scanner) advance(ctx context.Context, rows int64, use func(n int64, col
 // step decodes n rows, or for columns of our own finds out what they take, and
 // gives them to use.
 func (s *Scanner) step(ctx context.Context, n int64, use func(n int64, columns []frame.Column) error) error {
+	if err := s.ahead(n); err != nil {
+		return s.explain(err, "")
+	}
 	columns := make([]frame.Column, len(s.columns))
 	var arrays []arrow.Array
 	var charged int64

@@ -1,9 +1,11 @@
 package parquetfile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"sync"
 )
 
 // source gives arrow-go the bytes of an object. It reads under the context of
@@ -20,6 +22,7 @@ type source struct {
 	store object // the same object, never read ahead
 	pos   int64
 	holes []hole // in order of from
+	mu    sync.Mutex
 	err   error
 }
 
@@ -27,6 +30,7 @@ type source struct {
 type object interface {
 	ReaderAt(ctx context.Context) io.ReaderAt
 	Size() int64
+	Remote() bool
 }
 
 // hole is a range of bytes to leave out of a chunk.
@@ -86,14 +90,22 @@ func (s *source) refill(p []byte, off int64) error {
 }
 
 func (s *source) read(p []byte, off int64) (int, error) {
-	if s.err != nil {
-		return 0, s.err
+	if err := s.failed(nil); err != nil {
+		return 0, err
 	}
 	n, err := s.obj.ReaderAt(s.ctx).ReadAt(p, off)
 	if err != nil && err != io.EOF {
-		s.err = err
+		return n, s.failed(err)
 	}
 	return n, err
+}
+
+// failed keeps err, unless one came before, and returns the one that is kept.
+func (s *source) failed(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = cmp.Or(s.err, err)
+	return s.err
 }
 
 func (s *source) Read(p []byte) (int, error) {

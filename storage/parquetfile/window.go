@@ -58,8 +58,8 @@ func (in *input) peek(n int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	skip := in.at - in.window.from
-	return in.window.region.Bytes()[skip:in.window.n], nil
+	w := in.window
+	return w.region.Bytes()[in.at-w.from : min(w.n, in.end-w.from)], nil
 }
 
 // take returns the next n bytes and the window they are in, which is the
