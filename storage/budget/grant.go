@@ -47,7 +47,7 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 	if k.decoding() {
 		g.peak = max(g.peak, g.decoding+n)
 	}
-	if growth := g.growth(n); growth > 0 && !g.grow(growth) {
+	if growth := g.growth(n); growth > 0 && !g.extend(n) {
 		if !g.loan && growth <= l.Most()-l.firm {
 			l.revoke(growth) // too late for this one, in time for the next
 		}
@@ -62,6 +62,7 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 
 // use puts n bytes on the grant, or with a negative n takes them off.
 func (g *Grant) use(k Kind, n int64) {
+	g.ledger.stir(g)
 	g.change(func() {
 		g.used += n
 		if k.decoding() {
@@ -80,6 +81,16 @@ func (g *Grant) grow(n int64) bool {
 		return !g.asked && l.lend(g, n)
 	}
 	return len(l.line) == 0 && l.room(n)
+}
+
+// extend is grow for n bytes to be charged; what is only kept makes room.
+func (g *Grant) extend(n int64) bool {
+	if growth := g.growth(n); g.grow(growth) {
+		return true
+	} else if !g.ledger.quiet() || !g.ledger.reclaim(growth) {
+		return false
+	}
+	return !g.closed && (g.growth(n) == 0 || g.grow(g.growth(n))) // the lock was not held for a moment
 }
 
 // firm is what the grant holds for good, the large slot not counted.
@@ -149,11 +160,19 @@ func (g *Grant) Pass(k Kind, n int64, to *Grant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.mustHave(k, n, false)
+	if !g.loan {
+		g.use(k, -n) // to may need just these bytes
+	}
 	if growth := to.growth(n); to.closed || growth > 0 && !to.grow(growth) {
+		if !g.loan {
+			g.use(k, n)
+		}
 		return false
 	}
 	to.use(k, n)
-	g.use(k, -n)
+	if g.loan {
+		g.use(k, -n)
+	}
 	g.vacate()
 	l.serve()
 	return true

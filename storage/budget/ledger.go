@@ -6,7 +6,9 @@
 //     served. Who waits in line holds nothing, and who holds never waits in line:
 //     a grant grows only by what is free at once.
 //   - A loan is what is only good to have. It takes what is free while nobody
-//     waits, and its holder gives it back soon when it is told to.
+//     waits, and its holder gives it back soon when it is told to. The [Keeper]
+//     has what is kept in case it is asked for again: on loan, too, but given
+//     back piece by piece, and before anybody is refused.
 //   - The one large slot is for decoding what outgrew its grant. It is set
 //     aside; while nobody decodes in it, only loans may fill it.
 //
@@ -96,7 +98,8 @@ type Ledger struct {
 	line   []*waiter // for admission
 	slots  []*waiter // for the large slot
 	holder *Grant    // of the large slot
-	loans  []*Grant  // that have lent bytes, oldest first
+	loans  []*Grant  // that have lent bytes, oldest first; the keeper is not among them
+	keeper *Keeper
 	since  time.Time
 }
 
@@ -168,6 +171,7 @@ func (l *Ledger) serve() {
 	if l.holder != nil || len(l.slots) == 0 {
 		l.serveLine()
 	}
+	l.tellKeeper()
 	l.note()
 }
 

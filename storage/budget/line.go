@@ -42,6 +42,9 @@ func (l *Ledger) Admit(ctx context.Context, need int64) (*Grant, error) {
 func (l *Ledger) Try(need int64) (*Grant, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if need >= 0 && len(l.line) == 0 && !l.room(need) {
+		l.reclaim(need)
+	}
 	if len(l.line) > 0 || need < 0 || !l.room(need) {
 		return nil, fmt.Errorf("budget: %d bytes wanted, %d of %d are free, %d in line: %w", need, l.free(), l.limit, len(l.line), ErrExhausted)
 	}

@@ -20,7 +20,7 @@ func (l *Ledger) lend(g *Grant, n int64) bool {
 	if !l.quiet() || n > l.free() {
 		return false
 	}
-	if g.lent == 0 {
+	if g.lent == 0 && (l.keeper == nil || g != l.keeper.grant) {
 		l.loans = append(l.loans, g)
 	}
 	// Not through change, for they would go again before they are in use.
@@ -29,10 +29,11 @@ func (l *Ledger) lend(g *Grant, n int64) bool {
 	return true
 }
 
-// revoke asks for loans back, the newest first, until those asked for make n
-// bytes free.
+// revoke asks for what is kept, then for loans, the newest first, until what is
+// asked for makes n bytes free.
 func (l *Ledger) revoke(n int64) {
 	short := n - l.free()
+	short -= l.want(short)
 	for _, g := range l.loans {
 		if g.asked {
 			short -= g.lent

@@ -33,7 +33,7 @@ type part struct {
 
 func (f *File) open(*budget.Grant, *shape) (*part, error) { return nil, ErrNotInPlace }
 
-func (p *part) bequeath(*budget.Grant) {}
+func (p *part) pay(*budget.Grant) bool { return true }
 
 func (p *part) bytes(int64, int64) []byte { return nil }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/headrace/headrace/storage/budget"
 )
@@ -22,6 +23,7 @@ type frame struct {
 // Share and gives it back with Release, once.
 type Lease struct {
 	frame    *frame
+	view     arrow.RecordBatch // nil: all of the frame's batch; never released, for slices of it may outlive the lease
 	released atomic.Bool
 }
 
@@ -54,8 +56,30 @@ func (f *frame) lease() *Lease {
 // lease, nor retained: arrow's own counts do not keep the memory.
 func (l *Lease) Batch() arrow.RecordBatch {
 	l.mustLive()
+	if l.view != nil {
+		return l.view
+	}
 	return l.frame.batch
 }
+
+// Select returns another lease on the same frame, which shows only some of the
+// columns that this one shows, in any order, under a schema of theirs.
+func (l *Lease) Select(s *arrow.Schema, columns []int) *Lease {
+	batch := l.Batch()
+	arrays := make([]arrow.Array, len(columns))
+	for i, c := range columns {
+		arrays[i] = batch.Column(c)
+	}
+	selected := l.Share()
+	selected.view = array.NewRecordBatch(s, arrays, batch.NumRows())
+	return selected
+}
+
+// Mapped tells whether the frame lies in a file, and costs no memory while nobody writes to that.
+func (l *Lease) Mapped() bool { return l.frame.mapped != nil }
+
+// Alone tells whether nobody else has a lease on the frame.
+func (l *Lease) Alone() bool { return l.frame.leases.Load() == 1 }
 
 // Bytes returns the memory that the frame holds, as charged.
 func (l *Lease) Bytes() int64 {
@@ -73,7 +97,7 @@ func (l *Lease) Size() int64 {
 	return int64(l.frame.region.n)
 }
 
-// Share returns another lease on the same frame.
+// Share returns another lease on the same frame, which shows the same.
 func (l *Lease) Share() *Lease {
 	l.mustLive()
 	for {
@@ -82,7 +106,9 @@ func (l *Lease) Share() *Lease {
 			panic("frame: share of a frame that is gone")
 		}
 		if l.frame.leases.CompareAndSwap(n, n+1) {
-			return l.frame.lease()
+			shared := l.frame.lease()
+			shared.view = l.view
+			return shared
 		}
 	}
 }
@@ -107,16 +133,21 @@ func (l *Lease) Release() {
 	f.pool.mu.Unlock()
 }
 
+// Pay lets another grant pay for the frame from now on, if it has the memory, and
+// tells whether it does. While it runs, nobody else may change who pays.
+func (l *Lease) Pay(to *budget.Grant) bool {
+	l.mustLive()
+	if m := l.frame.mapped; m != nil {
+		return m.pay(to)
+	}
+	return l.frame.region.pay(to)
+}
+
 // Bequeath is Release, but if others keep the frame, the heir pays for it from
-// now on as far as it has the memory. While it runs, nobody else may bequeath
-// the frame.
+// now on if it has the memory. While it runs, nobody else may change who pays.
 func (l *Lease) Bequeath(heir *budget.Grant) {
-	switch f := l.frame; {
-	case l.released.Load() || f.leases.Load() == 1:
-	case f.mapped != nil:
-		f.mapped.bequeath(heir)
-	default:
-		f.region.bequeath(heir)
+	if !l.released.Load() && !l.Alone() {
+		l.Pay(heir)
 	}
 	l.Release()
 }

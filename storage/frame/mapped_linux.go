@@ -86,17 +86,19 @@ func (f *File) open(g *budget.Grant, s *shape) (*part, error) {
 	return p, nil
 }
 
-// bequeath lets another grant pay, if it can. A lease keeps the part.
-func (p *part) bequeath(heir *budget.Grant) {
+// pay lets another grant pay, if it can. A lease keeps the part.
+func (p *part) pay(to *budget.Grant) bool {
 	p.file.mu.Lock()
 	defer p.file.mu.Unlock()
 	kind := budget.Mapped
 	if p.file.copied {
 		kind = budget.Copies
 	}
-	if p.grant.Pass(kind, p.size, heir) {
-		p.grant = heir
+	passed := p.grant.Pass(kind, p.size, to)
+	if passed {
+		p.grant = to
 	}
+	return passed
 }
 
 // bytes returns the bytes [from, to) of the file.

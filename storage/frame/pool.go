@@ -158,12 +158,14 @@ func (r *Region) Free() {
 	r.grant.Credit(r.kind, int64(len(r.mem)))
 }
 
-// bequeath lets another grant pay, if it can. A lease keeps the region, and
-// whoever frees it learns of that lease's end.
-func (r *Region) bequeath(heir *budget.Grant) {
-	if r.grant.Pass(r.kind, int64(len(r.mem)), heir) {
-		r.grant = heir
+// pay lets another grant pay, if it can. A lease keeps the region, and whoever
+// frees it learns of that lease's end.
+func (r *Region) pay(to *budget.Grant) bool {
+	passed := r.grant.Pass(r.kind, int64(len(r.mem)), to)
+	if passed {
+		r.grant = to
 	}
+	return passed
 }
 
 // put shelves memory that is no longer live, or unmaps it if it does not fit Idle.
