@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	},
 	"storage/parquetfile/encoding": {},
 	"storage/arrowfile":            {"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/snapshot"},
+	"storage/cache":                {"storage/budget", "storage/frame"},
 	"storage": {
 		"schema", "storage/arrowfile", "storage/bucket", "storage/budget", "storage/frame", "storage/parquetfile",
 		"storage/snapshot",
@@ -46,14 +47,15 @@ var imports = map[string][]string{
 	"sampler":        {},
 	"gateway/gather": {"storage/budget", "storage/frame"},
 	"gateway/feed": {
-		"gateway/gather", "sampler", "schema", "storage", "storage/budget", "storage/frame", "storage/snapshot",
+		"gateway/gather", "sampler", "schema", "storage", "storage/budget", "storage/cache", "storage/frame",
+		"storage/snapshot",
 	},
 	"gateway/wire":  {},
 	"gateway/codec": {"storage/budget", "storage/frame"},
 	"auth":          {},
 	"gateway": {
 		"auth", "gateway/codec", "gateway/feed", "gateway/gather", "gateway/wire", "sampler", "schema", "storage", "storage/arrowfile",
-		"storage/bucket", "storage/budget", "storage/frame", "storage/parquetfile", "storage/snapshot",
+		"storage/bucket", "storage/budget", "storage/cache", "storage/frame", "storage/parquetfile", "storage/snapshot",
 	},
 	"gateway/client": {"gateway/wire", "schema"},
 	"configs":        {},

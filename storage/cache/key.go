@@ -1,0 +1,94 @@
+package cache
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// Key names one block of one version of an object.
+type Key struct {
+	// Object is the identity and the pin of the object: the identity alone may be
+	// that of two files with different rows.
+	Object  string
+	Segment int
+	From    int64 // the first row within the segment
+}
+
+// Columns is a set of columns in an order, as frames hold them.
+type Columns struct {
+	schema *arrow.Schema
+	names  []string // of each field: its name and type
+	at     map[string]int
+	id     string // all of that in one
+}
+
+// NewColumns makes the column set of frames with a schema. Two fields of one name
+// and type are the same column of an object.
+func NewColumns(s *arrow.Schema) *Columns {
+	c := &Columns{schema: s, at: make(map[string]int, s.NumFields())}
+	for i, f := range s.Fields() {
+		name := f.Name + "\x00" + f.Type.String()
+		if f.Nullable {
+			name += "?"
+		}
+		c.names = append(c.names, name)
+		c.at[name] = i
+	}
+	c.id = strings.Join(c.names, "\x01")
+	return c
+}
+
+// within returns where each of the columns is among others, false if one is not.
+func (c *Columns) within(o *Columns) ([]int, bool) {
+	if len(c.names) > len(o.names) {
+		return nil, false
+	}
+	places := make([]int, len(c.names))
+	for i, name := range c.names {
+		at, ok := o.at[name]
+		if !ok {
+			return nil, false
+		}
+		places[i] = at
+	}
+	return places, true
+}
+
+// same tells whether frames with the one set are as good as with the other.
+func (c *Columns) same(o *Columns) bool { return c == o || c.id == o.id }
+
+// shardBits is into how many parts, as a power of two, the index is cut: each has
+// a lock of its own.
+const shardBits = 6
+
+// index finds entries by key.
+type index struct {
+	seed   maphash.Seed
+	shards [1 << shardBits]shard
+}
+
+func newIndex() *index {
+	x := &index{seed: maphash.MakeSeed()}
+	for i := range x.shards {
+		x.shards[i].blocks = map[Key][]*entry{}
+	}
+	return x
+}
+
+// hash is of a key with a column set; its top bits choose the shard by the key alone.
+func (x *index) hash(k Key) uint64 { return maphash.Comparable(x.seed, k) }
+
+func (x *index) shard(hash uint64) *shard { return &x.shards[hash>>(64-shardBits)] }
+
+// drop forgets an entry. Its shard's lock is held.
+func (s *shard) drop(e *entry) {
+	rest := slices.DeleteFunc(s.blocks[e.key], func(o *entry) bool { return o == e })
+	if len(rest) == 0 {
+		delete(s.blocks, e.key)
+	} else {
+		s.blocks[e.key] = rest
+	}
+}
