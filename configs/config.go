@@ -25,6 +25,7 @@ type Config struct {
 	Datasets  []Dataset
 	Refresh   time.Duration
 	Snapshots Snapshots
+	Cache     Cache
 	Limits    Limits
 	Telemetry Telemetry
 }
@@ -71,6 +72,9 @@ type Snapshots struct {
 	URL  string        // a bucket that gateways share; empty: none
 	Keep time.Duration // unused for that long, they are deleted
 }
+
+// Cache says what is kept.
+type Cache struct{ Policy string }
 
 // Limits bound how long things may wait, and how large they may be.
 type Limits struct {

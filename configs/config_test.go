@@ -62,6 +62,7 @@ func TestSample(t *testing.T) {
 		},
 		Refresh:   30 * time.Second,
 		Snapshots: Snapshots{Dir: "/var/cache/headrace", URL: "s3://data/headrace", Keep: 2160 * time.Hour},
+		Cache:     Cache{Policy: "auto"},
 		Limits:    Limits{StallTimeout: time.Minute, DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second, PageBytes: 256 << 20},
 		Telemetry: Telemetry{Log: "info"},
 	}
@@ -153,7 +154,6 @@ func TestPlannedValuesAreRefused(t *testing.T) {
 		"auth: {cut_on_expiry: true}":     "auth.cut_on_expiry: true is not",
 		"datasets: [{arrays: [t2m]}]":     "datasets[0].arrays: is not",
 		"datasets: [{dim: time}]":         "datasets[0].dim: time is not",
-		"cache: {policy: lru}":            "cache.policy: lru is not",
 		"cache: {disk: {limit: 1GiB}}":    "cache.disk.limit: 1GiB is not",
 		"tenants: {vision: {streams: 6}}": "tenants: is not",
 	} {
@@ -350,10 +350,10 @@ func TestEnvironment(t *testing.T) {
 	if c.Auth.Issuer != "https://other=1" || c.Limits.DrainTimeout != 5*time.Second || c.TLS.Cert != "c.pem" || !c.Insecure {
 		t.Errorf("%+v", c)
 	}
-	_, problems = load(t, jwt, "HEADRACE_AUTH_ISUER=x", "HEADRACE_DATASETS=[]", "HEADRACE_CACHE_POLICY=lru", "HEADRACE_MEMORY=much", "HEADRACE_LISTEN_PORT=8815", "HEADRACE_=x")
+	_, problems = load(t, jwt, "HEADRACE_AUTH_ISUER=x", "HEADRACE_DATASETS=[]", "HEADRACE_CACHE_DISK_LIMIT=1GiB", "HEADRACE_MEMORY=much", "HEADRACE_LISTEN_PORT=8815", "HEADRACE_=x")
 	want := []string{
 		"HEADRACE_: no such key", "HEADRACE_AUTH_ISUER: no such key; did you mean HEADRACE_AUTH_ISSUER?",
-		"HEADRACE_CACHE_POLICY: cache.policy: lru is not supported yet",
+		"HEADRACE_CACHE_DISK_LIMIT: cache.disk.limit: 1GiB is not supported yet",
 		"HEADRACE_DATASETS: datasets can only be set in a file", "HEADRACE_LISTEN_PORT: no such key", `HEADRACE_MEMORY: memory: "much" is not a size such as 8GiB or 500MB`,
 	}
 	if !reflect.DeepEqual(problems, want) {

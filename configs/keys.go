@@ -149,7 +149,11 @@ var keys = []key{
 		at: func(c *Config) any { return &c.Snapshots.Keep },
 	},
 
-	{name: "cache.policy", kind: aText, standard: "auto", about: "Which frames are kept."},
+	{
+		name: "cache.policy", kind: aText, standard: "auto", one: []string{"auto", "lru", "lfu", "adaptive", "pinned"},
+		about: "Which decoded blocks stay in memory that no stream needs. `pinned`: those that came first; right for training, which reads every block once an epoch. `lru`, `lfu`: those used last, or most often. `adaptive`: a mixture of both that follows what happens. `auto`: `pinned` while all live plans are of training, else `adaptive`.",
+		at:    func(c *Config) any { return &c.Cache.Policy },
+	},
 	{
 		name: "cache.disk.dir", kind: aPath, about: "The cache directory: a folder of this gateway's own. Snapshots are kept in it, so that a restart looks at no file again. Empty: the user's cache directory, unless `snapshots` is set.",
 		at: func(c *Config) any { return &c.Snapshots.Dir },

@@ -38,6 +38,10 @@ func TestListAndPeek(t *testing.T) {
 			t.Errorf("peek has no %q: %v %s\n%s", want, err, errOut, out)
 		}
 	}
+	out, errOut, err = run(t, "ls", "--cache", "--server", s.uri, "--token", "@"+token)
+	if err != nil || !strings.Contains(out, "policy auto (adaptive), ") || !strings.Contains(out, "memory") || !strings.Contains(out, "store") {
+		t.Errorf("ls --cache: %v %s\n%s", err, errOut, out)
+	}
 	out, _, err = run(t, "peek", "vectors", "--folder", dir, "--json")
 	var peeked struct {
 		Rows   int64

@@ -24,7 +24,7 @@ var actions = []*flight.ActionType{
 	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
 	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
 	{Type: receiptsAction, Description: "What the receipts of all ranks must add up to, epoch by epoch. Body: a JSON request. Result: JSON."},
-	{Type: statsAction, Description: "Memory by kind and the caller's streams. Body: empty. Result: JSON."},
+	{Type: statsAction, Description: "Memory by kind, what is kept, the caller's hits and streams. Body: empty. Result: JSON."},
 }
 
 // ListActions lists what DoAction knows.
@@ -90,11 +90,12 @@ func (s *Server) explain(ctx context.Context, body []byte) ([]byte, error) {
 // Stats is the answer of headrace.stats.
 type Stats struct {
 	Memory  Memory `json:"memory"`
+	Cache   Kept   `json:"cache"`
 	Streams int    `json:"streams"` // of the caller's tenant
 }
 
 func (s *Server) stats(ctx context.Context) ([]byte, error) {
-	return json.Marshal(Stats{Memory: s.Memory(), Streams: s.flights.count(principal(ctx).Tenant)})
+	return json.Marshal(Stats{Memory: s.Memory(), Cache: s.Kept(principal(ctx).Tenant), Streams: s.flights.count(principal(ctx).Tenant)})
 }
 
 // Handshake is not needed: a bearer token comes with every call.

@@ -19,7 +19,7 @@ func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 	batches, err = s.feed.Open(wait, feed.Walk{
 		Name: s.hash + s.projection.Fingerprint(), Plan: s.planned.plan, Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection,
 		Order: s.order, Schedule: s.schedule, Stream: s.stream(s.rank), First: s.first,
-		Join: s.batch > 0, RowID: s.request.RowID,
+		Join: s.batch > 0, RowID: s.request.RowID, Tenant: principal(ctx).Tenant,
 	})
 	if errors.Is(err, budget.ErrTooLarge) {
 		err = fmt.Errorf("shard %q: %w", s.Store.Heaviest(s.snapshot, s.projection, s.blocks), err)

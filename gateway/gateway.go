@@ -22,6 +22,7 @@ import (
 	"github.com/headrace/headrace/gateway/feed"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -30,6 +31,7 @@ type Options struct {
 	Store    *storage.Store
 	Pool     *frame.Pool
 	Ledger   *budget.Ledger
+	Cache    *cache.Cache
 	Verifier auth.Verifier
 	Policy   auth.Policy
 	// AdmissionTimeout is how long a stream may wait in line for memory.
@@ -70,7 +72,7 @@ const maxHeader = 32 << 10
 
 // New makes a server. The extra options are the caller's: credentials and telemetry.
 func New(o Options, extra ...grpc.ServerOption) *Server {
-	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger), adding: make(chan struct{}, 1)}
+	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger, o.Cache), adding: make(chan struct{}, 1)}
 	s.Events = s.Events.withDefaults()
 	s.running, s.cut = context.WithCancelCause(context.Background())
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{

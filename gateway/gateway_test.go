@@ -20,6 +20,7 @@ import (
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -82,6 +83,11 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 		c(&o)
 	}
 	h.ledger = o.Ledger
+	kept, err := cache.New(cache.Options{Ledger: h.ledger, Pool: h.pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Cache = kept
 	h.Server = gateway.New(o)
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,6 +99,9 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 	t.Cleanup(func() {
 		h.Close()
 		serving.Wait()
+		if err := kept.Close(); err != nil {
+			t.Error(err)
+		}
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -29,6 +30,7 @@ type app struct {
 	tel     *telemetry
 	pool    *frame.Pool
 	ledger  *budget.Ledger
+	cache   *cache.Cache
 	store   *storage.Store
 	gateway *gateway.Server
 }
@@ -57,6 +59,9 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	if err != nil {
 		return nil, err
 	}
+	if a.cache, err = cache.New(cache.Options{Ledger: a.ledger, Pool: a.pool, Policy: cfg.Cache.Policy}); err != nil {
+		return nil, err
+	}
 	who, err := verifier(log)
 	if err != nil {
 		return nil, err
@@ -72,7 +77,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 		extra = append(extra, grpc.Creds(creds))
 	}
 	a.gateway = gateway.New(gateway.Options{
-		Store: a.store, Pool: a.pool, Ledger: a.ledger, Verifier: who, Policy: auth.ByGrants{},
+		Store: a.store, Pool: a.pool, Ledger: a.ledger, Cache: a.cache, Verifier: who, Policy: auth.ByGrants{},
 		AdmissionTimeout: cfg.Limits.AdmissionTimeout, StallTimeout: cfg.Limits.StallTimeout, Events: a.tel.gatewayEvents(),
 	}, extra...)
 	return a, a.tel.observe(a.pool, a.gateway)
@@ -84,6 +89,9 @@ func (a *app) close() {
 		a.gateway.Close()
 	}
 	var errs []error
+	if a.cache != nil {
+		errs = append(errs, a.cache.Close())
+	}
 	if a.store != nil {
 		errs = append(errs, a.store.Close())
 	}

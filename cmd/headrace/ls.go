@@ -23,7 +23,7 @@ type listedDataset struct {
 
 func lsCommand() *cobra.Command {
 	var t target
-	var asJSON bool
+	var asJSON, kept bool
 	cmd := &cobra.Command{
 		Use:   "ls [PREFIX | PATTERN]",
 		Short: "List the datasets that may be read, and what is wrong with those that cannot be",
@@ -34,6 +34,9 @@ func lsCommand() *cobra.Command {
 				criteria = args[0]
 			}
 			return t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				if kept {
+					return listKept(ctx, cmd.OutOrStdout(), c, asJSON)
+				}
 				all, err := c.List(ctx, criteria)
 				if err != nil {
 					return err
@@ -46,6 +49,7 @@ func lsCommand() *cobra.Command {
 		},
 	}
 	t.flags(cmd)
+	cmd.Flags().BoolVar(&kept, "cache", false, "tell what the gateway keeps in memory and how often that serves, instead")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }

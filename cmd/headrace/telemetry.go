@@ -103,6 +103,9 @@ func (t *telemetry) observe(pool *frame.Pool, server *gateway.Server) error {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return err
 	}
+	if err := t.observeCache(m, server); err != nil {
+		return err
+	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		now := server.Memory()
 		for kind, n := range now.Used {
@@ -115,6 +118,33 @@ func (t *telemetry) observe(pool *frame.Pool, server *gateway.Server) error {
 		o.ObserveInt64(leases, int64(pool.Stats().Leases))
 		return nil
 	}, used, limit, reserved, waiting, queue, leases)
+	return err
+}
+
+// observeCache reads what is kept, and how often it served.
+func (t *telemetry) observeCache(m metric.Meter, server *gateway.Server) error {
+	hits, err1 := m.Int64ObservableCounter("headrace_cache_hits", metric.WithDescription("Blocks that were there when they were needed, by tier"))
+	misses, err2 := m.Int64ObservableCounter("headrace_cache_misses", metric.WithDescription("Blocks that had to be loaded"))
+	loaded, err3 := m.Int64ObservableCounter("headrace_cache_loaded", metric.WithUnit("By"), metric.WithDescription("Bytes of blocks that had to be loaded, in memory"))
+	kept, err4 := m.Int64ObservableGauge("headrace_cache_kept", metric.WithUnit("By"), metric.WithDescription("Bytes of blocks that are kept, by the policy in use"))
+	waiting, err5 := m.Int64ObservableGauge("headrace_cache_waiting", metric.WithDescription("Windows that wait for a block which another one loads"))
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		now := server.Kept("")
+		for _, s := range now.Served {
+			by := []attribute.KeyValue{attribute.String("tenant", s.Tenant), attribute.String("policy", s.Policy)}
+			for tier, n := range s.Hits {
+				o.ObserveInt64(hits, n, metric.WithAttributes(append(by, attribute.String("tier", tier))...))
+			}
+			o.ObserveInt64(misses, s.Misses, metric.WithAttributes(by...))
+			o.ObserveInt64(loaded, s.Loaded, metric.WithAttributes(by...))
+		}
+		o.ObserveInt64(kept, now.Bytes, metric.WithAttributes(attribute.String("policy", now.Active)))
+		o.ObserveInt64(waiting, int64(now.Waiting))
+		return nil
+	}, hits, misses, loaded, kept, waiting)
 	return err
 }
 

@@ -95,13 +95,13 @@ func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *loa
 	leads := c.leads(s)
 	switch {
 	case w.state != idle:
-	case leads && c.loads == 0 && c.grant.Free() >= w.bytes:
-		p.begin(ctx, w, c, nil, modest)
-	case p.beginFree(ctx, w, modest):
+	case leads && c.loads == 0 && c.free() >= w.bytes:
+		p.begin(ctx, w, c, nil, s.walk.Tenant, modest)
+	case s.beginFree(ctx, w, modest):
 	case leads && c.loads == 0 && s.makeRoom(w.bytes):
-		p.begin(ctx, w, c, nil, modest)
+		p.begin(ctx, w, c, nil, s.walk.Tenant, modest)
 	case leads && try && !p.busy(c):
-		p.begin(ctx, w, c, nil, modest)
+		p.begin(ctx, w, c, nil, s.walk.Tenant, modest)
 	default:
 		return nil, p.change(), leads && !p.busy(c)
 	}
@@ -112,12 +112,12 @@ func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *loa
 // the stream is in last, until n bytes are free, and tells whether they are. The lock is held.
 func (s *Stream) makeRoom(n int64) bool {
 	c := s.convoy
-	if c.grant.Free() < n {
+	if c.free() < n {
 		s.plan.lanes.closeThose(func(l *lane) bool { return l.grant == c.grant })
 	}
 	for _, mine := range []bool{false, true} {
 		for at, w := range s.plan.windows {
-			if c.grant.Free() >= n {
+			if c.free() >= n {
 				return true
 			}
 			if w.state == ready && w.pins == 0 && w.owes(c) && (s.inside[at.span] == w) == mine {
@@ -125,14 +125,14 @@ func (s *Stream) makeRoom(n int64) bool {
 			}
 		}
 	}
-	return c.grant.Free() >= n
+	return c.free() >= n
 }
 
-// beginFree begins to decode a window with memory that is free at once, if there is enough. The lock is held.
-func (p *plan) beginFree(ctx context.Context, w *window, modest bool) bool {
-	grant, err := p.feed.ledger.Try(w.bytes)
+// beginFree begins to decode a window with memory that is free at once, if there is enough for what is not there. The lock is held.
+func (s *Stream) beginFree(ctx context.Context, w *window, modest bool) bool {
+	grant, err := s.plan.feed.ledger.Try(s.plan.missing(w))
 	if err == nil {
-		p.begin(ctx, w, nil, grant, modest)
+		s.plan.begin(ctx, w, nil, grant, s.walk.Tenant, modest)
 	}
 	return err == nil
 }
@@ -152,10 +152,10 @@ func (s *Stream) ahead(ctx context.Context, w *window) {
 	p, c := s.plan, s.convoy
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.state != idle || w.load != nil || p.beginFree(ctx, w, false) {
+	if w.state != idle || w.load != nil || s.beginFree(ctx, w, false) {
 		return
 	}
-	if c.leads(s) && c.loads == 0 && c.grant.Free() >= w.bytes {
-		p.begin(ctx, w, c, nil, false)
+	if c.leads(s) && c.loads == 0 && c.free() >= w.bytes {
+		p.begin(ctx, w, c, nil, s.walk.Tenant, false)
 	}
 }

@@ -17,8 +17,12 @@ type convoy struct {
 	grant        *budget.Grant
 	batch, ranks int64
 	members      map[*Stream]struct{}
-	loads        int // windows that are being decoded with its memory
+	loads        int   // windows that are being decoded with its memory
+	lent         int64 // bytes of its windows that the cache pays for at the moment
 }
+
+// free is what a window may take of the convoy's memory. The lock is held.
+func (c *convoy) free() int64 { return c.grant.Free() - c.lent }
 
 // leads tells whether no member is behind a stream: of those at one step the lowest rank is last, for its rows come first.
 // The lock is held.

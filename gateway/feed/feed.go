@@ -2,8 +2,8 @@
 //
 // A plan's rows lie in windows of blocks (in stored order every block is a window). A [Stream] goes from window to window:
 // it waits until the blocks of the one it needs are decoded, takes its rows of them, and has the next window that it
-// needs decoded meanwhile. Windows and blocks belong to the [Feed]: whoever needs one that is there shares it, so a block
-// that many ranks or jobs need at a time is decoded once.
+// needs decoded meanwhile. Windows belong to the plan, blocks to the cache: whoever needs one that is there shares it, so a
+// block that many ranks or jobs need at a time is decoded once, and what was read in one epoch may still be there in the next.
 //
 // # Memory
 //
@@ -33,6 +33,7 @@ import (
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -53,6 +54,7 @@ type Walk struct {
 	First      int64 // the first step that is not yet given out; the stream takes those of them that are its own
 	Join       bool  // steps have a size of their own: their rows are to come together
 	RowID      bool  // append the column __row_id
+	Tenant     string
 }
 
 // Feed is what the streams of a gateway share.
@@ -60,10 +62,10 @@ type Feed struct {
 	store  *storage.Store
 	pool   *frame.Pool
 	ledger *budget.Ledger
+	cache  *cache.Cache
 
 	mu     sync.Mutex
 	plans  map[planKey]*plan
-	blocks blocks
 	line   atomic.Int64 // streams that wait to be admitted
 	opened atomic.Int64 // streams so far
 }
@@ -75,8 +77,8 @@ type planKey struct {
 }
 
 // New makes a feed.
-func New(store *storage.Store, pool *frame.Pool, ledger *budget.Ledger) *Feed {
-	return &Feed{store: store, pool: pool, ledger: ledger, plans: map[planKey]*plan{}}
+func New(store *storage.Store, pool *frame.Pool, ledger *budget.Ledger, kept *cache.Cache) *Feed {
+	return &Feed{store: store, pool: pool, ledger: ledger, cache: kept, plans: map[planKey]*plan{}}
 }
 
 // Open admits a stream, which waits in line for memory until ctx ends. Close must be called.

@@ -50,8 +50,7 @@ func TestBlockThatOutgrowsItsMemoryTakesTheLargeSlot(t *testing.T) {
 	r, w := tight(t, q, 0)
 	const large = 128 << 20
 	limit := r.ledger.Stats().Limit + large
-	r.ledger = budget.New(budget.Options{Limit: limit, Large: large})
-	r.Feed.ledger = r.ledger
+	r.account(t, budget.Options{Limit: limit, Large: large}, nothing)
 	s := r.open(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

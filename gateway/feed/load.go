@@ -5,18 +5,21 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // decode fills a window. Its fields are set even if it fails, so that evict gives back what there is.
 func (p *plan) decode(ctx context.Context, w *window, grant *budget.Grant) error {
-	w.blocks = make([]*block, len(w.pieces))
+	w.blocks = make([]*cache.Lease, len(w.pieces))
 	if p.located() {
 		tables := p.tables(w.epoch, w.pieces)
 		if err := grant.ChargeHeap(budget.Tables, tables); err != nil {
@@ -82,15 +85,36 @@ func (p *plan) gap() int {
 	return 1
 }
 
-// block decodes one block, unless some window already has it.
-func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (*block, error) {
-	key := blockKey{shard: p.walk.Snapshot.Shards[at.Shard], segment: at.Segment, from: at.From, columns: p.columns}
-	return p.feed.blocks.acquire(ctx, key, w.payer, func() ([]*frame.Lease, error) {
-		if err := ctx.Err(); err != nil { // who waited for its turn may find that nobody wants it any more
-			return nil, err
-		}
-		return p.read(ctx, at, grant, w.load.modest)
+// block decodes one block, unless it is kept, or some window already has it.
+func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (*cache.Lease, error) {
+	return p.feed.cache.Get(ctx, cache.Request{
+		Block: p.blockKey(at), Columns: p.columns, Tenant: w.load.tenant, Plan: p.kept, Grant: grant,
+		Load: func(ctx context.Context) (leases []*frame.Lease, err error) {
+			err = protect(func() (err error) {
+				leases, err = p.read(ctx, at, grant, w.load.modest)
+				return err
+			})
+			return leases, err
+		},
 	})
+}
+
+// blockKey names a block wherever it is kept.
+func (p *plan) blockKey(b snapshot.Block) cache.Key {
+	sh := p.walk.Snapshot.Shards[b.Shard]
+	object := strings.Join([]string{p.walk.Snapshot.Dataset, sh.Key, strconv.FormatInt(sh.Size, 10), string(sh.Meta[:]), sh.Pin}, "\x00")
+	return cache.Key{Object: object, Segment: b.Segment, From: b.From}
+}
+
+// missing is what a window will take beside the blocks that are kept.
+func (p *plan) missing(w *window) int64 {
+	n := p.tables(w.epoch, w.pieces)
+	for _, piece := range w.pieces {
+		if b := p.walk.Blocks.At(piece.Block); p.feed.cache.Missing(p.blockKey(b), p.columns) {
+			n += p.sizes.Frames(b)
+		}
+	}
+	return n
 }
 
 // protect makes an error of a panic, which a file that nobody foresaw may cause.

@@ -22,6 +22,7 @@ import (
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
@@ -84,6 +85,8 @@ type rig struct {
 	store  *storage.Store
 	pool   *frame.Pool
 	ledger *budget.Ledger
+	cache  *cache.Cache
+	forget func() error // closes it
 
 	mu      sync.Mutex
 	decoded map[string]int64          // rows by object
@@ -92,7 +95,9 @@ type rig struct {
 	slow    func(ctx context.Context) // called before every decoding
 }
 
-func newRig(t fataler, limit int64) *rig {
+func newRig(t fataler, limit int64) *rig { return newKeepingRig(t, limit, nothing) }
+
+func newKeepingRig(t fataler, limit, keeps int64) *rig {
 	t.Helper()
 	if noCorpus != "" {
 		panic(noCorpus)
@@ -107,8 +112,33 @@ func newRig(t fataler, limit int64) *rig {
 		Events: storage.Events{Decode: r.count, Load: r.load},
 	})
 	must(t, err)
-	r.Feed = New(r.store, r.pool, r.ledger)
+	r.remember(t, keeps)
 	return r
+}
+
+// account begins anew with another ledger.
+func (r *rig) account(t fataler, o budget.Options, keeps int64) {
+	t.Helper()
+	must(t, r.forget())
+	r.ledger = budget.New(o)
+	r.remember(t, keeps)
+}
+
+// nothing is too little for any block to be kept.
+const nothing = 1
+
+// remember makes a feed with a cache that keeps so many bytes; 0: what nobody else needs.
+func (r *rig) remember(t fataler, keeps int64) {
+	t.Helper()
+	var err error
+	r.cache, err = cache.New(cache.Options{Ledger: r.ledger, Pool: r.pool, Limit: keeps})
+	must(t, err)
+	r.forget = sync.OnceValue(r.cache.Close)
+	forget := r.forget
+	if test, ok := t.(interface{ Cleanup(do func()) }); ok {
+		test.Cleanup(func() { _ = forget() }) // what was drawn may not do
+	}
+	r.Feed = New(r.store, r.pool, r.ledger, r.cache)
 }
 
 func (r *rig) count(ctx context.Context, object string, rows int64) (context.Context, func(int64, error)) {
@@ -142,9 +172,10 @@ func (r *rig) rows() (n int64) {
 // close checks that nothing is left.
 func (r *rig) close(t fataler) {
 	t.Helper()
-	if len(r.plans) != 0 || len(r.blocks.held) != 0 || r.line.Load() != 0 {
-		t.Fatalf("left: %d plans, %d blocks, %d in line", len(r.plans), len(r.blocks.held), r.line.Load())
+	if s := r.cache.Stats(); len(r.plans) != 0 || s.Leased != 0 || r.line.Load() != 0 {
+		t.Fatalf("left: %d plans, %d blocks, %d in line", len(r.plans), s.Leased, r.line.Load())
 	}
+	must(t, r.forget())
 	must(t, r.store.Close())
 	must(t, r.pool.Close())
 	if st := r.ledger.Stats(); st.Reserved != 0 || len(st.Used) != 0 || st.Grants != 0 || st.Waiting != 0 {

@@ -36,8 +36,7 @@ func tight(t *testing.T, q request, spare int64) (*rig, Walk) {
 		must(t, err)
 		own += s.own()
 	}
-	r.ledger = budget.New(budget.Options{Limit: own + p.leading(0) + spare})
-	r.Feed.ledger = r.ledger
+	r.account(t, budget.Options{Limit: own + p.leading(0) + spare}, nothing)
 	return r, w
 }
 
@@ -164,8 +163,7 @@ func TestAdmissionTakesWhatIsBeyond(t *testing.T) {
 	need(t)
 	q := windows(1)
 	r, w := tight(t, q, 0)
-	r.ledger = budget.New(budget.Options{Limit: 2*r.ledger.Stats().Limit + 1<<20})
-	r.Feed.ledger = r.ledger
+	r.account(t, budget.Options{Limit: 2*r.ledger.Stats().Limit + 1<<20}, nothing)
 	stopped := r.open(t, w)
 	take(t, stopped, 1)
 	eventually(t, "a window is read ahead", func() bool { return r.ledger.Stats().Reserved > r.ledger.Stats().Limit/2 || r.rows() > 100 })

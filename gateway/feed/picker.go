@@ -79,7 +79,7 @@ func (p *picker) slice(b *Batch, w *window, run sampler.Run) error {
 			Record: record, Lease: lease.Share(), sums: p.stream.sums, sliced: true,
 			rows: []rowRun{{row: w.pieces[0].Row + from, n: to - from, padded: run.Padded}},
 		})
-		if payer := w.blocks[0].payer; payer != nil && payer != p.stream.convoy {
+		if payer := w.blocks[0].Payer(); payer != nil && payer != p.stream.convoy.grant && !payer.Closed() {
 			if err := p.copy(&b.Pieces[len(b.Pieces)-1]); err != nil {
 				return err
 			}

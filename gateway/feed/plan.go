@@ -8,14 +8,16 @@ import (
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 )
 
 // plan is what streams of one plan and column set share: orders of epochs, windows, open scanners, convoys.
 type plan struct {
 	feed    *Feed
 	key     planKey
-	walk    Walk   // of whoever came first; only what is the plan's is used, which is the same in all
-	columns string // of the block keys
+	walk    Walk // of whoever came first; only what is the plan's is used, which is the same in all
+	columns *cache.Columns
+	kept    *cache.Plan
 	sizes   *storage.Sizes
 	need    atomic.Pointer[storage.Need] // the last
 	streams int                          // guarded by Feed.mu
@@ -52,11 +54,15 @@ type epoch struct {
 func newPlan(f *Feed, key planKey, w Walk) *plan {
 	ctx, end := context.WithCancel(context.Background())
 	return &plan{
-		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: w.Projection.Fingerprint(), sizes: f.store.Sizes(w.Snapshot, w.Projection),
+		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: cache.NewColumns(w.Projection.Schema), sizes: f.store.Sizes(w.Snapshot, w.Projection),
+		kept:      f.cache.Open(key.name, w.again()),
 		admission: make(chan struct{}, 1),
 		epochs:    map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{},
 	}
 }
+
+// again tells whether a walk is by its look a job's, which reads all its blocks once in each epoch that is to come.
+func (w Walk) again() bool { return w.Plan.Shuffle != sampler.ShuffleNone || w.Join }
 
 // keptEpochs is how many orders are kept: of the epoch that ends, of the one that begins, and one to spare. Streams and
 // windows hold theirs on their own.
@@ -249,4 +255,5 @@ func (p *plan) close() {
 	for _, e := range p.epochs {
 		e.drop()
 	}
+	p.feed.cache.ClosePlan(p.kept)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 )
 
 // drawRequest draws any request on a data set of so many rows.
@@ -228,30 +229,38 @@ func TestEveryPlan(t *testing.T) {
 		}
 		limit += 1 << 20 // what decoders are found to take is asked for from then on
 		const large = 4 << 20
-		r.ledger = budget.New(budget.Options{Limit: limit + large + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare"), Large: large})
-		r.Feed.ledger = r.ledger
-		var group errgroup.Group
-		all := make([]accounts, len(jobs))
-		for i, job := range jobs {
-			all[i].rows, all[i].sums = map[int64]int64{}, map[int64]sampler.Sum{}
-			for _, w := range streams(job) {
-				h := drawHabits(t, w)
-				group.Go(func() error {
-					receipts, err := r.read(ctx, w, h)
-					if h.abort > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrTimeout)) {
-						return nil
-					}
-					if err == nil && h.ends(w) {
-						all[i].add(receipts)
-					}
-					return err
-				})
-			}
-		}
-		must(t, group.Wait())
-		for i, job := range jobs {
-			must(t, all[i].verify(ctx, job))
+		memory := budget.Options{Limit: limit + large + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare"), Large: large}
+		r.account(t, memory, rapid.SampledFrom([]int64{nothing, 1 << 20, 0}).Draw(t, "keeps"))
+		must(t, r.cache.SetPolicy(rapid.SampledFrom(cache.Policies).Draw(t, "policy")))
+		for range rapid.IntRange(1, 2).Draw(t, "rounds") { // the second one finds what the first has left
+			r.readAll(ctx, t, jobs)
 		}
 		r.close(t)
 	})
+}
+
+// readAll reads all streams of jobs at a time, and adds up their receipts.
+func (r *rig) readAll(ctx context.Context, t *rapid.T, jobs []Walk) {
+	var group errgroup.Group
+	all := make([]accounts, len(jobs))
+	for i, job := range jobs {
+		all[i].rows, all[i].sums = map[int64]int64{}, map[int64]sampler.Sum{}
+		for _, w := range streams(job) {
+			h := drawHabits(t, w)
+			group.Go(func() error {
+				receipts, err := r.read(ctx, w, h)
+				if h.abort > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, budget.ErrTimeout)) {
+					return nil
+				}
+				if err == nil && h.ends(w) {
+					all[i].add(receipts)
+				}
+				return err
+			})
+		}
+	}
+	must(t, group.Wait())
+	for i, job := range jobs {
+		must(t, all[i].verify(ctx, job))
+	}
 }

@@ -183,9 +183,7 @@ func TestResidency(t *testing.T) {
 		most := 0
 		for steps := 1; steps > 0; {
 			steps = take(t, s, 1)
-			r.blocks.mu.Lock()
-			most = max(most, len(r.blocks.held))
-			r.blocks.mu.Unlock()
+			most = max(most, r.cache.Stats().Leased)
 		}
 		if limit := int(groups) * 2 * n; most > limit || most <= limit/2 {
 			t.Errorf("%d groups: %d blocks at a time, at most %d are meant, and more than half", groups, most, limit)

@@ -3,11 +3,13 @@ package feed
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -24,10 +26,11 @@ type window struct {
 	state state
 	load  *load   // the last one
 	payer *convoy // of it; nil: memory that was free
+	lent  int64   // bytes that the cache pays for in place of the payer
 
 	// set while it is ready; they do not change while it is pinned
 	rows   *sampler.Window // finds rows; nil in stored order without a split
-	blocks []*block        // by piece
+	blocks []*cache.Lease  // by piece
 	tables charge
 }
 
@@ -45,7 +48,8 @@ type load struct {
 	cancel context.CancelFunc
 	err    error // once done is closed
 	payer  *convoy
-	modest bool // takes as little memory as it can
+	tenant string // of the stream that asked for it
+	modest bool   // takes as little memory as it can
 }
 
 // charge is memory on the Go heap that a grant pays for.
@@ -107,21 +111,19 @@ func (p *plan) leave(w *window, heir *budget.Grant) {
 // of a large window of mapped files out of the process makes a stream wait. Where memory is scarce it is given back at
 // once, for the next window to be read ahead. The lock is held.
 func (p *plan) retire(w *window) bool {
-	g, err := p.feed.ledger.Try(w.bytes)
-	if err != nil {
+	if s := p.feed.ledger.Stats(); s.Limit-s.Reserved < w.bytes {
 		return false
 	}
-	g.Close()
-	var leases []*frame.Lease
-	for _, b := range w.blocks {
-		leases = append(leases, p.feed.blocks.leave(b)...)
+	if !slices.ContainsFunc(w.blocks, (*cache.Lease).Mapped) {
+		return false
 	}
+	blocks := w.blocks
 	w.blocks = nil
 	p.bequeath(w, nil)
 	p.retiring++
 	p.work.Go(func() {
-		for _, l := range leases {
-			l.Release()
+		for _, b := range blocks {
+			b.Release(nil)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -160,11 +162,15 @@ func (p *plan) offer(w *window) {
 // evict gives back the blocks of a window that is ready. The lock is held.
 func (p *plan) evict(w *window) { p.bequeath(w, nil) }
 
+// bequeath is evict, and the heir pays for what was sliced of the blocks and is not kept. The lock is held.
 func (p *plan) bequeath(w *window, heir *budget.Grant) {
-	w.state, w.payer = idle, nil
+	if w.payer != nil {
+		w.payer.lent -= w.lent
+	}
+	w.state, w.payer, w.lent = idle, nil, 0
 	for _, b := range w.blocks {
 		if b != nil {
-			p.feed.blocks.release(b, heir)
+			b.Release(heir)
 		}
 	}
 	w.blocks, w.rows = nil, nil
@@ -181,7 +187,7 @@ func (w *window) owes(c *convoy) bool {
 		return true
 	}
 	for _, b := range w.blocks {
-		if b.payer == c {
+		if b.Payer() == c.grant {
 			return true
 		}
 	}
@@ -191,10 +197,10 @@ func (w *window) owes(c *convoy) bool {
 // begin starts the decoding of a window that is idle, with the memory of a convoy, or of a grant that ends with the
 // decoding: what it was charged stays charged until the frames are gone. It is told as part of the call that asked for
 // it, but does not end with that, for others may wait for it. The lock is held.
-func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budget.Grant, modest bool) {
+func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budget.Grant, tenant string, modest bool) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(call))
 	stop := context.AfterFunc(p.ctx, cancel)
-	l := &load{done: make(chan struct{}), cancel: cancel, payer: payer, modest: modest}
+	l := &load{done: make(chan struct{}), cancel: cancel, payer: payer, tenant: tenant, modest: modest}
 	w.state, w.payer, w.load = decoding, payer, l
 	if payer != nil {
 		payer.loads++
@@ -221,6 +227,7 @@ func (p *plan) finish(w *window, l *load, err error) {
 	}
 	l.err = err
 	w.state = ready
+	w.borrow()
 	if err != nil || w.users == 0 {
 		p.evict(w)
 	} else {
@@ -230,9 +237,23 @@ func (p *plan) finish(w *window, l *load, err error) {
 	p.notify()
 }
 
+// borrow counts what the cache pays for in place of a convoy, which has to have as much to spare: the cache's memory may be
+// wanted back. The lock is held.
+func (w *window) borrow() {
+	if w.payer == nil {
+		return
+	}
+	for _, b := range w.blocks {
+		if b != nil && b.Payer() == nil {
+			w.lent += b.Bytes()
+		}
+	}
+	w.payer.lent += w.lent
+}
+
 // frameAt finds the frame of a piece that holds a row of its block, and where it begins.
 func (w *window) frameAt(piece int, row int64) (lease *frame.Lease, index int, start int64) {
-	for i, l := range w.blocks[piece].leases {
+	for i, l := range w.blocks[piece].Frames() {
 		n := l.Batch().NumRows()
 		if row < start+n {
 			return l, i, start
@@ -245,7 +266,7 @@ func (w *window) frameAt(piece int, row int64) (lease *frame.Lease, index int, s
 // records lists the batches of a piece.
 func (w *window) records(piece int) []arrow.RecordBatch {
 	var all []arrow.RecordBatch
-	for _, l := range w.blocks[piece].leases {
+	for _, l := range w.blocks[piece].Frames() {
 		all = append(all, l.Batch())
 	}
 	return all
