@@ -291,17 +291,18 @@ type keeper struct {
 	mu      sync.Mutex
 	dataset string
 	place   string // of its data
-	shared  bool   // pins mean the same to all gateways
+	common  bool   // pins mean the same to all gateways
+	far     bool   // the data lie in a store
 	shelves []*written
 }
 
 func newKeeper(dataset, folder string, m *mount, shelves []*shelf) *keeper {
-	name, shared, err := bucket.Place(m.URL)
+	name, common, err := bucket.Place(m.URL)
 	if err != nil {
 		shelves = nil // the mount does not open either
 	}
 	sum := sha256.Sum256([]byte(name + "\x00" + folder))
-	k := &keeper{dataset: dataset, place: hex.EncodeToString(sum[:8]), shared: shared}
+	k := &keeper{dataset: dataset, place: hex.EncodeToString(sum[:8]), common: common, far: !strings.HasPrefix(name, "file://")}
 	for _, s := range shelves {
 		k.shelves = append(k.shelves, newWritten(s))
 	}
@@ -313,7 +314,7 @@ func (k *keeper) save(ctx context.Context, snap *snapshot.Snapshot, newest bool)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, w := range k.shelves {
-		err := w.save(ctx, snap, k.place, w.own || k.shared, newest)
+		err := w.save(ctx, snap, k.place, w.own || k.common, newest)
 		if err == nil {
 			err = w.sweep(ctx, snap)
 		}
@@ -339,6 +340,7 @@ func (k *keeper) load(ctx context.Context, id string) ([]*snapshot.Shard, error)
 			}
 			w.good[id] = true
 			k.pin(ctx, id, shards)
+			k.settle(shards)
 			return shards, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -354,6 +356,15 @@ func (k *keeper) load(ctx context.Context, id string) ([]*snapshot.Shard, error)
 		return nil, fmt.Errorf("dataset %q: snapshot %s cannot be looked up: %w", k.dataset, id, errors.Join(failed...))
 	}
 	return nil, fmt.Errorf("%w: dataset %q has no snapshot %q", ErrSnapshotGone, k.dataset, id)
+}
+
+// settle tells the formats whether their objects are far away.
+func (k *keeper) settle(shards []*snapshot.Shard) {
+	for _, sh := range shards {
+		if f, ok := sh.Facts.(interface{ Place(remote bool) }); ok {
+			f.Place(k.far)
+		}
+	}
 }
 
 // pin fills in the pins that any shelf knows.

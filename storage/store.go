@@ -121,8 +121,8 @@ func (s *Store) Datasets(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Snapshot returns the snapshot of dataset with the given identity; "" means
-// the newest, from a listing at most Refresh old. Snapshots stay known by
+// Snapshot returns the snapshot of dataset with the given identity, or with the
+// given tag; "" means the newest, from a listing at most Refresh old. Snapshots stay known by
 // identity for as long as the store lives, the last 64 of each dataset, and as
 // long as the archive has them once Keep was called.
 // Callers that come while a snapshot is made wait for it. ErrNoDataset,
@@ -131,6 +131,11 @@ func (s *Store) Snapshot(ctx context.Context, dataset, id string) (*snapshot.Sna
 	d, found, err := s.find(ctx, dataset)
 	if err != nil {
 		return nil, err
+	}
+	if id != "" && !isID(id) {
+		if id, err = d.keeper.tagged(ctx, id); err != nil {
+			return nil, err
+		}
 	}
 	return d.snapshot(ctx, found, id)
 }

@@ -47,7 +47,7 @@ func (c *contents) add(name string) {
 	id, rest, _ := strings.Cut(name, ".")
 	day, isDay := strings.CutPrefix("."+rest, usedMark)
 	switch {
-	case strings.HasSuffix(name, ".tag"):
+	case strings.HasSuffix(name, tagMark):
 		c.tags = append(c.tags, name)
 	case !isID(id):
 	case rest == "manifest":

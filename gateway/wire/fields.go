@@ -27,7 +27,7 @@ type field struct {
 // fields holds every key in canonical order. Tickets hold them in this order for ever: new ones go to the end.
 var fields = []field{
 	text("dataset", func(r *Request) *string { return &r.Dataset }, "", checkDataset),
-	text("snapshot", func(r *Request) *string { return &r.Snapshot }, "", checkHash),
+	text("snapshot", func(r *Request) *string { return &r.Snapshot }, "", checkSnapshot),
 	{"columns", readColumns, writeColumns},
 	{"split", readSplit, writeSplit},
 	text("expect_schema", func(r *Request) *string { return &r.ExpectSchema }, "", checkHash),
@@ -153,6 +153,31 @@ func checkHash(s string) string {
 		return ""
 	}
 	return "must be 64 lower-case hex digits, as a FlightInfo's metadata gives them"
+}
+
+// checkSnapshot takes an identity or a tag; a tag cannot look like an identity.
+func checkSnapshot(s string) string {
+	if isHex(s, 64) || IsTag(s) {
+		return ""
+	}
+	return "must be 64 lower-case hex digits, as a FlightInfo's metadata gives them, or a tag"
+}
+
+// maxTag is the most characters of a tag.
+const maxTag = 40
+
+// IsTag tells whether a snapshot may be called so: lower-case letters, digits, and dots, dashes and underscores between them.
+func IsTag(s string) bool {
+	plain := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+	if s == "" || len(s) > maxTag || !plain(s[0]) || !plain(s[len(s)-1]) {
+		return false
+	}
+	for i := range len(s) {
+		if !plain(s[i]) && s[i] != '.' && s[i] != '-' && s[i] != '_' {
+			return false
+		}
+	}
+	return true
 }
 
 func checkFlight(s string) string {

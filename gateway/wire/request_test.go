@@ -100,7 +100,7 @@ func TestParseRefuses(t *testing.T) {
 		{"shuffle true", with(`"shuffle":true`), "shuffle: must be a string, not true or false"},
 		{"tail", with(`"tail":"wrap"`), "tail: must be one of"},
 		{"compression", with(`"compression":"gzip"`), `compression: must be one of ["" "lz4" "zstd"]`},
-		{"snapshot", with(`"snapshot":"latest"`), "snapshot: must be 64 lower-case hex digits"},
+		{"snapshot", with(`"snapshot":"-latest"`), "snapshot: must be 64 lower-case hex digits"},
 		{"snapshot upper case", with(`"snapshot":"` + strings.ToUpper(hash64) + `"`), "snapshot: must be 64"},
 		{"expect_schema", with(`"expect_schema":"00"`), "expect_schema: must be 64"},
 		{"flight", with(`"flight":"x"`), "flight: must be 32"},

@@ -18,7 +18,13 @@ func Pack(sh *snapshot.Shard, e *snapshot.Encoder) {
 	for _, l := range f.leaves {
 		e.Number(int64(l))
 	}
+	for _, deep := range f.deep {
+		e.Number(map[bool]int64{true: 1}[deep])
+	}
 }
+
+// Place says whether the file lies in a store, which is no fact about what it is.
+func (f *facts) Place(remote bool) { f.remote = remote }
 
 // Unpack reads what Pack wrote, and what makes no sense with the rest of the
 // shard makes d fail.
@@ -34,6 +40,10 @@ func Unpack(sh *snapshot.Shard, d *snapshot.Decoder) {
 		if i > 0 && f.leaves[i] < f.leaves[i-1] {
 			d.Fail("leaf columns out of order")
 		}
+	}
+	f.deep = make([]bool, sh.Schema.NumFields())
+	for i := range f.deep {
+		f.deep[i] = d.Number(1) == 1
 	}
 	if f.footer > sh.Size-trailer || len(f.leaves) != sh.Schema.NumFields()+1 {
 		d.Fail("facts of another Parquet file")
