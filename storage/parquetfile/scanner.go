@@ -343,9 +343,11 @@ func (s *Scanner) Skip(ctx context.Context, rows int64) error {
 func (s *Scanner) pass(ctx context.Context, i int, to int64) error {
 	c := &s.columns[i]
 	if c.own != nil {
+		s.share(c.own)
 		if err := guard(func() error { return c.own.skip(int(to - c.at)) }); err != nil {
 			return s.explain(err, c.field.Name)
 		}
+		s.share(c.own)
 		c.at = to
 		return nil
 	}
@@ -547,9 +549,7 @@ func (s *Scanner) Close() {
 		s.columns[i].reader = nil
 		if own := s.columns[i].own; own != nil {
 			own.close()
-			for _, l := range own.leaves {
-				s.marks.put(s.group, l.col, l.marks)
-			}
+			s.share(own)
 		}
 	}
 	s.retreat()

@@ -44,6 +44,17 @@ func (m *marks) put(group, col int, list []mark) {
 	}
 }
 
+// share tells other scanners of the row group where rows begin, and learns it from them: of those that are open at the
+// same time each would else read what is before its rows.
+func (s *Scanner) share(c *ownColumn) {
+	for _, l := range c.leaves {
+		s.marks.put(s.group, l.col, l.marks)
+		if known := s.marks.get(s.group, l.col); len(known) > len(l.marks) {
+			l.marks = known
+		}
+	}
+}
+
 // note remembers that the page whose header was read last begins with row.
 func (l *leafReader) note(row int64) {
 	if n := len(l.marks); n == 0 || l.marks[n-1].row < row {

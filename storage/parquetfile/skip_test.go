@@ -55,6 +55,43 @@ func (s *Scanner) chunks() (all []*leafReader) {
 	return all
 }
 
+// TestMarksAreSharedAtOnce opens a large row group at several places, and leaves the scanners open, as an order with lanes
+// does: each learns from those before it where rows begin.
+func TestMarksAreSharedAtOnce(t *testing.T) {
+	w := newWorld(t, 1<<30)
+	most := 0
+	for _, name := range names(t, "") {
+		obj := store(t, folder(t), name+".parquet")
+		sh := describe(t, obj)
+		var ended []*Scanner
+		for i, seg := range sh.Segments {
+			for part := range int64(4) {
+				s, err := (Options{}).Open(t.Context(), obj, sh, i, schema.All(sh.Schema), w.pool, w.grant)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended = append(ended, s)
+				if err := s.Skip(t.Context(), seg.Rows*part/4); err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range s.chunks() {
+					if known := len(s.marks.get(i, l.col)); known < len(l.marks) {
+						t.Errorf("%s: %s: %d marks are known, the scanner has %d", name, l.column.Path(), known, len(l.marks))
+					} else {
+						most = max(most, known)
+					}
+				}
+			}
+		}
+		for _, s := range ended {
+			s.Close()
+		}
+	}
+	if most < 3 {
+		t.Errorf("%d marks at most: the files have too few pages", most)
+	}
+}
+
 // sliced is what pyarrow read of the rows of one segment.
 func sliced(all []arrow.Array, from, to int64) []arrow.Array {
 	out := make([]arrow.Array, len(all))
