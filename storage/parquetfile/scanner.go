@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -273,12 +274,53 @@ func (s *Scanner) openColumns(f *footer, nodes []pqarrow.SchemaField) error {
 	})
 }
 
-// openColumn opens the reader of column number i. arrow-go opens the children of structs on goroutines of its own.
+// openColumn opens the reader of column number i. arrow-go opens the children of structs on goroutines of its own, where
+// nobody could recover a panic: for want of memory there is none, and what bytes make it panic does so before, here.
 func (s *Scanner) openColumn(i int) error {
+	if err := s.rehearse(i); err != nil {
+		return err
+	}
 	return s.scratch.Lend(func() (err error) {
-		s.columns[i].reader, err = s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group})
+		s.columns[i].reader, err = s.reader(i)
 		return err
 	})
+}
+
+func (s *Scanner) reader(i int) (*pqarrow.ColumnReader, error) {
+	return s.files.GetFieldReader(s.source.ctx, i, s.leaves, []int{s.group})
+}
+
+// rehearse opens all that column number i is made of, one by one, as arrow-go does below structs, and gives it back.
+func (s *Scanner) rehearse(i int) error {
+	fields := s.files.Manifest.Fields
+	whole := fields[i]
+	defer func() { fields[i] = whole }()
+	var below func(f pqarrow.SchemaField) error
+	below = func(f pqarrow.SchemaField) error {
+		for _, child := range f.Children {
+			if err := below(child); err != nil {
+				return err
+			}
+		}
+		if len(f.Children) > 0 {
+			return nil
+		}
+		fields[i] = f
+		r, err := s.reader(i)
+		if r != nil {
+			r.Release()
+		}
+		return err
+	}
+	if !belowStruct(whole) {
+		return nil
+	}
+	return below(whole)
+}
+
+// belowStruct tells whether a field is a struct or holds one.
+func belowStruct(f pqarrow.SchemaField) bool {
+	return f.Field.Type.ID() == arrow.STRUCT || slices.ContainsFunc(f.Children, belowStruct)
 }
 
 // bufferSize is how many bytes a column reads at once when n columns do:
