@@ -96,11 +96,15 @@ type measure struct {
 // bytes is what a block takes whose file speaks of so many bytes, to which
 // others are added so that it fits the schema.
 func (m measure) bytes(word, added int64, sh *snapshot.Shard, p *schema.Projection) int64 {
-	bytes := float64(min(word, absurd)) * m.ratio
-	if m.ratio == 0 {
-		bytes = float64(min(word, absurd))*formats[sh.Format].share(sh, p) + float64(added)
+	claim := float64(min(word, absurd))
+	guess, found := claim*formats[sh.Format].share(sh, p)+float64(added), claim*m.ratio
+	switch {
+	case m.ratio == 0:
+		found = guess
+	case found < guess: // by blocks that may be the lightest of all
+		found = min(guess, found*margin)
 	}
-	return frame.Cost(int64(math.Ceil(min(bytes, absurd))))
+	return frame.Cost(int64(math.Ceil(min(found, absurd))))
 }
 
 // decoder is what a decoder takes, unless it is only guessed.
@@ -124,6 +128,9 @@ type measured struct{ dataset, key, pin, columns string }
 
 // maxMeasures bounds the table. What is forgotten is measured again.
 const maxMeasures = 8192
+
+// margin is how much more than was found is asked for: the next block may need more.
+const margin = 1.25
 
 // leastMeasured is the size, in bytes, from which on a block says something about others than those of its object.
 const leastMeasured = 64 << 10
@@ -157,7 +164,7 @@ func (ms *measures) frames(snap *snapshot.Snapshot, b snapshot.Block, p *schema.
 
 // scratch notes the memory of a decoder, or what it asked for in vain.
 func (ms *measures) scratch(snap *snapshot.Snapshot, shard int, p *schema.Projection, bytes int64, vain bool) {
-	m := measure{scratch: bytes + bytes/4} // a little more, for the next one may be larger
+	m := measure{scratch: int64(float64(bytes) * margin)}
 	if vain {
 		m = measure{vain: m.scratch}
 	}

@@ -86,8 +86,14 @@ func TestMeasures(t *testing.T) {
 	if len(ms.all) > maxMeasures {
 		t.Errorf("%d measures", len(ms.all))
 	}
-	if n := (measure{ratio: 1e300}).bytes(math.MaxInt64, 0, snap.Shards[0], p); n < 1<<40 {
+	if n := (measure{ratio: 1e300}).bytes(math.MaxInt64, 0, &snapshot.Shard{Format: snapshot.Arrow}, p); n < 1<<40 {
 		t.Errorf("an absurd claim needs %d bytes", n)
+	}
+	const word = 1 << 20
+	for ratio, want := range map[float64]int64{0: word, 0.5: frame.Cost(0.5 * margin * word), 0.9: word, 3: 3 * word} {
+		if n := (measure{ratio: ratio}).bytes(word, 0, &snapshot.Shard{Format: snapshot.Arrow}, p); n != want {
+			t.Errorf("found to be %v times what the file says, %d bytes need %d, want %d", ratio, int64(word), n, want)
+		}
 	}
 }
 

@@ -2,8 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/headrace/headrace/sampler"
@@ -59,26 +57,25 @@ func (s *Stream) proceed() {
 	s.plan.notify()
 }
 
-// admit reserves what a stream needs, all at once: memory for its batches, and for a window unless a convoy has it. One
-// stream of a plan is admitted at a time: the next one finds the convoy of the one before.
+// admit reserves what a stream needs, all at once: memory for its batches, and for a window unless a convoy has it. That
+// turns out when its turn has come: the stream before it may be of the same plan.
 func (s *Stream) admit(ctx context.Context) error {
 	p := s.plan
-	select {
-	case p.admission <- struct{}{}:
-		defer func() { <-p.admission }()
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("another stream of the plan waits for memory: %w", budget.ErrTimeout)
-		}
-		return ctx.Err()
+	var window int64
+	if s.more() {
+		window = p.leading(s.place.Epoch)
 	}
+	turn, err := p.feed.ledger.Queue(ctx, s.own()+window)
+	if err != nil {
+		return err
+	}
+	defer turn.Leave()
 	for {
-		c := s.near()
-		var window int64
-		if c == nil && s.more() {
-			window = p.leading(s.place.Epoch)
+		c, need := s.near(), s.own()
+		if c == nil {
+			need += window
 		}
-		grant, err := p.feed.reserve(ctx, s.own()+window)
+		grant, err := p.feed.reserve(ctx, turn, need)
 		if err != nil {
 			return err
 		}
@@ -166,7 +163,7 @@ const (
 func (s *Stream) own() int64 {
 	const least = 1 << 20
 	blocks := s.walk.Blocks
-	rows, block := max(1, blocks.Rows()), s.plan.sized().Block
+	rows, block := max(1, blocks.Rows()), s.plan.need().Block
 	share, each := s.walk.Schedule.Batch()/s.walk.Stream.Ranks+1, blocks.Bytes()/rows+8
 	if word := blocks.Largest(); word > 0 { // as frames turn out, not as files say
 		each = int64(float64(each)*float64(block)/float64(word)) + 8

@@ -66,7 +66,7 @@ type Feed struct {
 
 	mu     sync.Mutex
 	plans  map[planKey]*plan
-	line   atomic.Int64 // streams that wait to be admitted
+	line   atomic.Int64 // streams that wait for memory to be admitted: the one whose turn it is
 	opened atomic.Int64 // streams so far
 }
 
@@ -123,15 +123,15 @@ func (f *Feed) part(p *plan) {
 	}
 }
 
-// reserve takes memory for a stream, and waits in line for it. What is beyond the convoys makes room.
-func (f *Feed) reserve(ctx context.Context, need int64) (*budget.Grant, error) {
-	if g, err := f.ledger.Try(need); err == nil {
+// reserve takes memory for a stream whose turn it is, and waits for it. What is beyond the convoys makes room.
+func (f *Feed) reserve(ctx context.Context, turn *budget.Place, need int64) (*budget.Grant, error) {
+	if g, err := turn.Try(need); err == nil {
 		return g, nil
 	}
 	f.line.Add(1) // from now on nobody keeps such a window
 	defer f.line.Add(-1)
 	f.reclaim(nil)
-	return f.ledger.Admit(ctx, need)
+	return turn.Admit(ctx, need)
 }
 
 // reclaim has every plan do so.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -187,6 +188,34 @@ func TestConvoyEndsWhileSomebodyWaits(t *testing.T) {
 	second := <-opened
 	take(t, second, 1<<30)
 	second.Close()
+	r.close(t)
+}
+
+// Streams are admitted in the order in which they came, also where some could share the memory of one that came before.
+func TestStreamsAreAdmittedInOrder(t *testing.T) {
+	q := windows(2)
+	r, _ := tight(t, q, 0)
+	all, err := r.ledger.Admit(t.Context(), r.ledger.Most())
+	must(t, err)
+	var group errgroup.Group
+	var order []int
+	for i, seed := range []uint64{4, 5, 4, 6, 5, 6} {
+		q.plan.Seed = seed
+		w := streams(r.walk(t, q))[i/3]
+		group.Go(func() error {
+			s := r.open(t, w)
+			order = append(order, i) // nobody else is admitted before this one closes
+			take(t, s, 1<<30)
+			s.Close()
+			return nil
+		})
+		eventually(t, "it is in line", func() bool { return r.ledger.Stats().Waiting == i+1 })
+	}
+	all.Close()
+	must(t, group.Wait())
+	if !slices.IsSorted(order) {
+		t.Errorf("admitted in the order %v", order)
+	}
 	r.close(t)
 }
 

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/storage"
@@ -19,10 +18,8 @@ type plan struct {
 	columns *cache.Columns
 	kept    *cache.Plan
 	sizes   *storage.Sizes
-	need    atomic.Pointer[storage.Need] // the last
-	streams int                          // guarded by Feed.mu
-
-	admission chan struct{} // holds the one stream that is being admitted
+	need    func() storage.Need // of a block; it takes a pass over all segments, once
+	streams int                 // guarded by Feed.mu
 
 	mu       sync.Mutex
 	epochs   map[int64]*epoch
@@ -53,11 +50,12 @@ type epoch struct {
 
 func newPlan(f *Feed, key planKey, w Walk) *plan {
 	ctx, end := context.WithCancel(context.Background())
+	sizes := f.store.Sizes(w.Snapshot, w.Projection)
 	return &plan{
-		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: cache.NewColumns(w.Projection.Schema), sizes: f.store.Sizes(w.Snapshot, w.Projection),
-		kept:      f.cache.Open(key.name, w.again()),
-		admission: make(chan struct{}, 1),
-		epochs:    map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{},
+		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: cache.NewColumns(w.Projection.Schema), sizes: sizes,
+		need:   sync.OnceValue(func() storage.Need { return sizes.Need(w.Blocks) }),
+		kept:   f.cache.Open(key.name, w.again()),
+		epochs: map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{},
 	}
 }
 
@@ -202,27 +200,12 @@ func (p *plan) leading(number int64) int64 {
 	if !p.located() {
 		largest *= 2 // one is decoded while the other is being sent: it costs little, and streams are slow without
 	}
-	return int64(spans)*largest + p.walk.Order.EpochBytes() + p.scratch(p.size())
-}
-
-// size asks the store what blocks take, which may be more than when it was asked last.
-func (p *plan) size() *storage.Need {
-	need := p.sizes.Need(p.walk.Blocks)
-	p.need.Store(&need)
-	return &need
-}
-
-// sized is what blocks took when a stream asked last that brought memory for windows: the answer takes a pass over all segments.
-func (p *plan) sized() *storage.Need {
-	if need := p.need.Load(); need != nil {
-		return need
-	}
-	return p.size()
+	return int64(spans)*largest + p.walk.Order.EpochBytes() + p.scratch(p.need())
 }
 
 // scratch is what a decoder may have of the windows' memory. What was only guessed to be more than the large slot is left
 // to that; what was measured to be more can only be had here.
-func (p *plan) scratch(need *storage.Need) int64 {
+func (p *plan) scratch(need storage.Need) int64 {
 	if need.Measured {
 		return need.Scratch
 	}

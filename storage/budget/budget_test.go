@@ -44,7 +44,7 @@ func TestTooLargeIsRefusedAtOnce(t *testing.T) {
 	empty(t, l)
 }
 
-func TestGrantGrowsOnlyIntoFreeMemoryThatNobodyAwaits(t *testing.T) {
+func TestGrantGrowsOnlyIntoFreeMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{Limit: 100})
 		g := admit(t, l, 10)
@@ -60,9 +60,13 @@ func TestGrantGrowsOnlyIntoFreeMemoryThatNobodyAwaits(t *testing.T) {
 		done := make(chan *Grant)
 		go func() { done <- admit(t, l, 90) }()
 		synctest.Wait()
-		if err := g.Charge(Frames, 1); !errors.Is(err, ErrExhausted) {
-			t.Fatalf("grew past one who waits: %v", err)
+		if err := g.Charge(Scratch, 1); !errors.Is(err, ErrScratch) {
+			t.Fatalf("a decoder grew past one who waits: %v", err)
 		}
+		if err := g.Charge(Frames, 1); err != nil { // there is no large slot for frames
+			t.Fatal(err)
+		}
+		g.Credit(Frames, 1)
 		g.Credit(Scratch, 60) // the growth returns, the admitted part stays
 		other := <-done
 		if s := l.Stats(); s.Reserved != 100 {

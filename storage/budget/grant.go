@@ -24,8 +24,9 @@ type Grant struct {
 }
 
 // Charge takes n bytes for k. Past what the grant holds it grows if the bytes
-// are free at once and nobody waits in line, else ErrExhausted (and ErrTooLarge
-// too if n alone exceeds the limit). A closed grant takes no more.
+// are free at once, else ErrExhausted (and ErrTooLarge too if n alone exceeds the
+// limit). While others wait in line, decoders do not let it grow, for they have
+// the large slot; what has no other place to go does. A closed grant takes no more.
 func (g *Grant) Charge(k Kind, n int64) error { return g.charge(k, n, false) }
 
 // ChargeHeap is Charge for bytes on the Go heap, which the collector's limit has to know.
@@ -47,7 +48,7 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 	if k.decoding() {
 		g.peak = max(g.peak, g.decoding+n)
 	}
-	if growth := g.growth(n); growth > 0 && !g.extend(n) {
+	if growth := g.growth(n); growth > 0 && !g.extend(k, n) {
 		if !g.loan && growth <= l.Most()-l.firm {
 			l.revoke(growth) // too late for this one, in time for the next
 		}
@@ -74,23 +75,23 @@ func (g *Grant) use(k Kind, n int64) {
 // growth is how much the grant has to grow to be charged n more bytes.
 func (g *Grant) growth(n int64) int64 { return max(g.used+n-g.lent-g.slot-g.firm(), 0) }
 
-// grow tells whether the grant may be charged n bytes beyond what it holds, at once.
-func (g *Grant) grow(n int64) bool {
+// grow tells whether the grant may be charged n bytes of k beyond what it holds, at once.
+func (g *Grant) grow(k Kind, n int64) bool {
 	l := g.ledger
 	if g.loan {
 		return !g.asked && l.lend(g, n)
 	}
-	return len(l.line) == 0 && l.room(n)
+	return (len(l.line) == 0 || !k.decoding()) && l.room(n)
 }
 
 // extend is grow for n bytes to be charged; what is only kept makes room.
-func (g *Grant) extend(n int64) bool {
-	if growth := g.growth(n); g.grow(growth) {
+func (g *Grant) extend(k Kind, n int64) bool {
+	if growth := g.growth(n); g.grow(k, growth) {
 		return true
 	} else if !g.ledger.quiet() || !g.ledger.reclaim(growth) {
 		return false
 	}
-	return !g.closed && (g.growth(n) == 0 || g.grow(g.growth(n))) // the lock was not held for a moment
+	return !g.closed && (g.growth(n) == 0 || g.grow(k, g.growth(n))) // the lock was not held for a moment
 }
 
 // firm is what the grant holds for good, the large slot not counted.
@@ -163,7 +164,7 @@ func (g *Grant) Pass(k Kind, n int64, to *Grant) bool {
 	if !g.loan {
 		g.use(k, -n) // to may need just these bytes
 	}
-	if growth := to.growth(n); to.closed || growth > 0 && !to.grow(growth) {
+	if growth := to.growth(n); to.closed || growth > 0 && !to.grow(k, growth) {
 		if !g.loan {
 			g.use(k, n)
 		}

@@ -4,7 +4,8 @@
 //
 //   - A [Grant] is a holder's own share. It is admitted whole, first come first
 //     served. Who waits in line holds nothing, and who holds never waits in line:
-//     a grant grows only by what is free at once.
+//     a grant grows only by what is free at once. A [Place] is for those who know
+//     what they need only when their turn has come.
 //   - A loan is what is only good to have. It takes what is free while nobody
 //     waits, and its holder gives it back soon when it is told to. The [Keeper]
 //     has what is kept in case it is asked for again: on loan, too, but given

@@ -196,14 +196,14 @@ func (m *model) arrive(l *Ledger, need int64) {
 }
 
 // takes tells whether a share may be charged n more bytes now.
-func (m *model) takes(s *share, n int64) bool {
+func (m *model) takes(s *share, k Kind, n int64) bool {
 	switch growth := max(s.used()+n-m.heldBy(s), 0); {
 	case s.closed:
 		return false
 	case s.loan:
 		return n == 0 || !s.asked && len(m.line) == 0 && len(m.slots) == 0 && n <= m.free()
 	default:
-		return growth == 0 || len(m.line) == 0 && m.room(growth)
+		return growth == 0 || (len(m.line) == 0 || k == Frames) && m.room(growth)
 	}
 }
 
@@ -215,7 +215,7 @@ func (m *model) lend(s *share) {
 }
 
 func (m *model) charge(t *rapid.T, s *share, k Kind, n int64) {
-	growth, want := max(s.used()+n-m.heldBy(s), 0), m.takes(s, n)
+	growth, want := max(s.used()+n-m.heldBy(s), 0), m.takes(s, k, n)
 	charge := s.grant.Charge
 	if k == Scratch {
 		charge = s.grant.ChargeHeap
@@ -290,7 +290,7 @@ func (m *model) pass(t *rapid.T) {
 	if !from.loan {
 		from.frames -= n // the other may need just these bytes
 	}
-	want := m.takes(to, n)
+	want := m.takes(to, Frames, n)
 	if !from.loan {
 		from.frames += n
 	}

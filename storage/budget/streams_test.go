@@ -55,7 +55,7 @@ func (s *stream) run(ctx context.Context) (err error) {
 		line, cancel = context.WithTimeout(ctx, s.patience)
 		defer cancel()
 	}
-	own, err := s.ledger.Admit(line, 2*s.batch+s.scratch+s.window)
+	own, err := s.admit(line)
 	if err != nil {
 		return err
 	}
@@ -69,6 +69,32 @@ func (s *stream) run(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// admit reserves what the stream needs, which some know only when their turn has come.
+func (s *stream) admit(ctx context.Context) (*Grant, error) {
+	need := 2*s.batch + s.scratch + s.window
+	if s.rand.IntN(2) == 0 {
+		return s.ledger.Admit(ctx, need)
+	}
+	place, err := s.ledger.Queue(ctx, need)
+	if err != nil {
+		return nil, err
+	}
+	defer place.Leave()
+	if s.rand.IntN(2) == 0 {
+		if g, err := place.Try(need); err == nil {
+			return g, nil
+		}
+	}
+	if s.rand.IntN(4) == 0 { // it has changed its mind
+		g, err := place.Admit(ctx, s.rand.Int64N(need))
+		if err != nil {
+			return nil, err
+		}
+		g.Close()
+	}
+	return place.Admit(ctx, need)
 }
 
 // read reads one window, with memory that is free if there is some.
