@@ -10,7 +10,7 @@
 //
 // Ten minutes of fuzzing each, on one processor that was busy with other things,
 // found no panic and no error without a class: FuzzFooter 487,770 inputs,
-// FuzzDescribe 99,365.
+// FuzzDescribe 99,365, FuzzLevels 286,843, FuzzStoredSchema 41,080.
 package parquetfile
 
 import (

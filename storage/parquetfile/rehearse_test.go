@@ -19,7 +19,7 @@ pq.write_table(pa.table({"deep": deep}), sys.argv[1])`, filepath.Join(dir, "deep
 	obj := store(t, dir, "deep.parquet")
 	sh := describe(t, obj)
 	w := newWorld(t, 1<<30)
-	s, err := Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+	s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
 	if err != nil {
 		t.Fatal(err)
 	}
