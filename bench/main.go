@@ -38,6 +38,7 @@ var benches = map[string]func(context.Context, settings) (string, error){
 	"parquet":  parquet,
 	"plan":     planning,
 	"start":    begin,
+	"stores":   stores,
 	"wire":     streaming,
 }
 

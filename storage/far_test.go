@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
@@ -130,5 +132,41 @@ func compareRows(t *testing.T, near, far *rig, want, got *snapshot.Snapshot, col
 			one[i].Release()
 			two[i].Release()
 		}
+	}
+}
+
+// Footers of objects that were read a moment ago are not fetched again, and objects that nobody reads any more are let go
+// of in the end.
+func TestFarObjectsRememberTheirFooters(t *testing.T) {
+	dir := folder(t, map[string]string{"a.parquet": "p0.parquet"})
+	var gets atomic.Int64
+	r := newRig(t, Options{Mounts: []Mount{{Name: "d", URL: "mem://d"}}, Events: Events{Request: func(_ context.Context, _, verb string) func(int64, error) {
+		if verb == "get" {
+			gets.Add(1)
+		}
+		return func(int64, error) {}
+	}}})
+	r.upload("mem://d", dir)
+	snap := r.newest("d")
+	var took []int64
+	for range 3 {
+		before := gets.Load()
+		runtime.GC() // parsed footers are kept by those who use them
+		if _, err := r.read(snap, snap.Blocks(nil)); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, gets.Load()-before)
+	}
+	if took[1] != took[2] || took[1] > took[0] || took[1] == 0 {
+		t.Errorf("requests: %v, want one less once the footer is known", took)
+	}
+	for i := range 2 * maxIdle {
+		v := version{dataset: r.registry.known("d"), key: "a.parquet", pin: bucket.Pin(fmt.Sprintf("%d x", i))}
+		_, release, err := r.objects.acquire(t.Context(), v)
+		must(t, err)
+		release()
+	}
+	if n := len(r.objects.open); n > maxIdle+1 {
+		t.Errorf("%d objects are open", n)
 	}
 }

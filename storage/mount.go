@@ -14,6 +14,7 @@ import (
 type mount struct {
 	Mount
 	refresh  time.Duration
+	far      bool // it lies in a store
 	clients  *bucket.Clients
 	shelves  []*shelf
 	events   Events
@@ -44,7 +45,7 @@ func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, shelves [
 	if err := m.checkFiles(); err != nil {
 		return nil, fmt.Errorf("dataset %q: %w", m.Name, err)
 	}
-	return &mount{Mount: m, refresh: refresh, clients: clients, shelves: shelves, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
+	return &mount{Mount: m, refresh: refresh, far: bucket.Far(m.URL), clients: clients, shelves: shelves, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
 }
 
 func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema, Hive: m.Hive} }

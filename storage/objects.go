@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/headrace/headrace/storage/bucket"
@@ -14,7 +15,12 @@ import (
 type objects struct {
 	mu   sync.Mutex
 	open map[version]*shared
+	idle []version // in stores, open without users; who was used last comes last
 }
+
+// maxIdle is how many objects in stores stay open without users: they remember
+// their footers, each of which is a round trip.
+const maxIdle = 256
 
 // version is one object as pinned.
 type version struct {
@@ -42,7 +48,9 @@ func (o *objects) acquire(ctx context.Context, v version) (*bucket.Object, func(
 		s = &shared{gate: newGate()}
 		o.open[v] = s
 	}
-	s.users++
+	if s.users++; s.users == 1 {
+		o.idle = slices.DeleteFunc(o.idle, func(at version) bool { return at == v })
+	}
 	o.mu.Unlock()
 
 	if err := s.join(ctx, v); err != nil {
@@ -72,13 +80,20 @@ func (s *shared) join(ctx context.Context, v version) error {
 // release ends one user's share; the last one closes the object.
 func (o *objects) release(v version, s *shared) {
 	o.mu.Lock()
-	s.users--
-	last := s.users == 0
-	if last {
-		delete(o.open, v)
+	defer o.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return
 	}
-	o.mu.Unlock()
-	if last && s.obj != nil {
+	if s.obj != nil && s.obj.Remote() {
+		if o.idle = append(o.idle, v); len(o.idle) <= maxIdle {
+			return
+		}
+		v = o.idle[0]
+		o.idle = slices.Delete(o.idle, 0, 1)
+		s = o.open[v]
+	}
+	delete(o.open, v)
+	if s.obj != nil {
 		// It was only read: closing has nothing to tell.
 		_ = s.obj.Close()
 	}
@@ -87,6 +102,11 @@ func (o *objects) release(v version, s *shared) {
 func (o *objects) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for _, v := range o.idle {
+		_ = o.open[v].obj.Close() // it was only read
+		delete(o.open, v)
+	}
+	o.idle = nil
 	if n := len(o.open); n > 0 {
 		return fmt.Errorf("store closed with %d objects open", n)
 	}

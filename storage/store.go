@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 
@@ -119,6 +120,17 @@ func (s *Store) Datasets(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// Parallel is how many segments of a snapshot are best read at once: as many as
+// there are processors, and more where reading is mostly waiting for a store.
+func (s *Store) Parallel(snap *snapshot.Snapshot) int {
+	const far = 8
+	n := runtime.GOMAXPROCS(0)
+	if d := s.registry.known(snap.Dataset); d != nil && d.mount.far {
+		return max(n, far)
+	}
+	return n
 }
 
 // Snapshot returns the snapshot of dataset with the given identity, or with the

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -40,7 +39,7 @@ func (p *plan) decode(ctx context.Context, w *window, grant *budget.Grant) error
 // by one scanner.
 func (p *plan) blocks(ctx context.Context, w *window, grant *budget.Grant) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	group.SetLimit(p.feed.store.Parallel(p.walk.Snapshot))
 	if w.load.modest {
 		group.SetLimit(1)
 	}

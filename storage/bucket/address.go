@@ -120,6 +120,13 @@ func Check(text string) error {
 	return err
 }
 
+// Far tells whether a URL leads to a bucket in a store, where each request is a
+// round trip.
+func Far(text string) bool {
+	a, err := parse(text)
+	return err == nil && a.scheme != "file"
+}
+
 // Base returns the name of the folder that text, as for Open, leads to: the last
 // part of its absolute path; in a store that of the prefix, or the bucket's.
 func Base(text string) (string, error) {

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -239,8 +240,23 @@ type held struct {
 	key, name string
 	events    Events
 	at        atomic.Pointer[stamp]
+	tail      atomic.Pointer[ending]
 	closed    atomic.Bool
 }
+
+// ending is the bytes from off on, up to the end of an object or just before it.
+// That is where formats keep what is read again whenever something of the object
+// is: it is remembered, if it is not much.
+type ending struct {
+	off   int64
+	bytes []byte
+}
+
+const (
+	maxEnding = 64 << 10
+	// nearEnd is how far from the end an ending may end: a footer has its length behind it.
+	nearEnd = 16
+)
 
 func (h *held) pin() Pin { return h.at.Load().pin() }
 
@@ -257,6 +273,21 @@ func (h *held) readAt(ctx context.Context, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
 	}
+	if t := h.tail.Load(); t != nil && off >= t.off && off+int64(len(p)) <= t.off+int64(len(t.bytes)) {
+		copy(p, t.bytes[off-t.off:])
+		return nil
+	}
+	if err := h.get(ctx, p, off); err != nil {
+		return err
+	}
+	if end := off + int64(len(p)); len(p) <= maxEnding && end >= h.at.Load().size-nearEnd {
+		h.tail.Store(&ending{off, bytes.Clone(p)})
+	}
+	return nil
+}
+
+// get fills p from the store.
+func (h *held) get(ctx context.Context, p []byte, off int64) error {
 	var done int
 	what := fmt.Sprintf("read %q, bytes %d to %d", h.key, off, off+int64(len(p)))
 	return explain(h.key, h.in.attempt(ctx, what, func(ctx context.Context) (bool, error) {
