@@ -238,3 +238,73 @@ func TestUUIDsInDeltas(t *testing.T) {
 		t.Errorf("%d rows", a.Len())
 	}
 }
+
+// expiring is a context that ends when it has been asked so many times.
+type expiring struct {
+	context.Context
+	left atomic.Int32
+}
+
+func (e *expiring) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestCancelWithin cancels a scan at every place where it asks, also in the
+// middle of a page: it ends with just that, and gives everything back.
+func TestCancelWithin(t *testing.T) {
+	obj := store(t, folder(t), "huge.one")
+	sh := describe(t, obj)
+	asked := int32(0)
+	for at := int32(0); ; at += 1 + at/4 {
+		w := newWorld(t, 1<<30)
+		s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := &expiring{Context: t.Context()}
+		ctx.left.Store(at)
+		leases, err := s.Next(ctx, nil, 8000)
+		for _, l := range leases {
+			l.Release()
+		}
+		s.Close()
+		if err == nil {
+			break
+		}
+		if asked = at; !errors.Is(err, context.Canceled) || errors.Is(err, snapshot.ErrCorrupt) {
+			t.Fatalf("after %d times: %v", at, err)
+		}
+	}
+	if pages := int32(12); asked < 2*pages { // of about 1 MiB, in the rows that were asked for
+		t.Errorf("it was asked %d times", asked)
+	}
+}
+
+// TestManySmallPages charges what pages take on the heap, however small they are.
+func TestManySmallPages(t *testing.T) {
+	obj := store(t, folder(t), "flat_v1_full.parquet")
+	sh := describe(t, obj)
+	w := newWorld(t, 1<<30)
+	s, err := (Options{}).Open(t.Context(), obj, sh, 0, schema.All(sh.Schema), w.pool, w.grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Next(t.Context(), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	before := w.ledger.Stats().Heap
+	leases, err := s.Next(t.Context(), nil, sh.Segments[0].Rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases {
+		l.Release()
+	}
+	if held := w.ledger.Stats().Heap - before; held < int64(len(s.columns))*perPage {
+		t.Errorf("%d bytes charged for the pages of %d columns", held, len(s.columns))
+	}
+}

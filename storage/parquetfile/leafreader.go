@@ -3,9 +3,11 @@ package parquetfile
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/parquet/schema"
 
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/parquetfile/encoding"
 )
@@ -22,6 +24,7 @@ type leafReader struct {
 	make  values
 	pages []*dataPage // with values that have been taken and are still to be written; at last the one that it is in
 	spare []*dataPage
+	heap  int64 // bytes charged for these
 
 	most   int // the definition level of a value
 	nested bool
@@ -267,11 +270,20 @@ func (l *leafReader) load(h page) (*dataPage, error) {
 	return p, err
 }
 
+// perPage is what a page that is held takes on the Go heap, with its decoders.
+const perPage = int64(unsafe.Sizeof(dataPage{}) + unsafe.Sizeof(fixedDecoder{}))
+
 // read reads a page.
 func (l *leafReader) read(h page) (*dataPage, error) {
-	p := new(dataPage)
+	var p *dataPage
 	if n := len(l.spare); n > 0 {
 		p, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		if err := l.grant.ChargeHeap(budget.Scratch, perPage); err != nil {
+			return nil, err
+		}
+		l.heap += perPage
+		p = new(dataPage)
 	}
 	p.page, p.number, p.left, p.owed, p.begun, p.front = h, l.number, int(h.values), 0, false, 0
 	p.entered = false
@@ -345,7 +357,9 @@ func (l *leafReader) close() {
 	for _, p := range l.pages {
 		p.free()
 	}
-	l.pages = nil
+	l.pages, l.spare = nil, nil
+	l.grant.CreditHeap(budget.Scratch, l.heap)
+	l.heap = 0
 	l.valid.free()
 	for _, b := range l.above {
 		b.free()

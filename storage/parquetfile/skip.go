@@ -17,8 +17,10 @@ type mark struct {
 	number int   // among the pages
 }
 
-// maxMarks is how many marks of one file are kept, of 32 bytes each.
-const maxMarks = 1 << 16
+// maxMarks is how many marks of one file are kept, and leafMarks how many a
+// scan makes of one column chunk, of 32 bytes each. Chunks of more pages are
+// entered at one of the first.
+const maxMarks, leafMarks = 1 << 16, 1 << 13
 
 // marks keeps where rows begin in the pages of a file, as scanners come by, for those that follow.
 type marks struct {
@@ -57,7 +59,7 @@ func (s *Scanner) share(c *ownColumn) {
 
 // note remembers that the page whose header was read last begins with row.
 func (l *leafReader) note(row int64) {
-	if n := len(l.marks); n == 0 || l.marks[n-1].row < row {
+	if n := len(l.marks); n == 0 || n < leafMarks && l.marks[n-1].row < row {
 		l.here.row = row
 		l.marks = append(l.marks, l.here)
 	}
