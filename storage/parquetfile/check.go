@@ -28,6 +28,9 @@ type chunk struct {
 	raw         int64 // page bytes before compression
 	unencoded   int64 // bytes of its byte arrays, 0 if not said
 	codec       compress.Compression
+	dictPages   int   // 1 if there is a dictionary
+	index       int64 // where its offset index is in the file
+	indexSize   int64 // 0: it has none
 }
 
 // check looks at every number of the footer.
@@ -155,7 +158,11 @@ func (f *footer) chunk(rg, col int) chunk {
 		codec: compress.Compression(m.Codec),
 	}
 	if d := m.GetDictionaryPageOffset(); d > 0 && d < k.start {
-		k.start = d
+		k.start, k.dictPages = d, 1
+	}
+	c := f.meta.RowGroups[rg].Columns[col]
+	if c.OffsetIndexOffset != nil && c.OffsetIndexLength != nil {
+		k.index, k.indexSize = *c.OffsetIndexOffset, int64(*c.OffsetIndexLength)
 	}
 	k.end = k.start + k.size
 	if f.meta.WriterVersion().LessThan(metadata.Parquet816FixedVersion) {

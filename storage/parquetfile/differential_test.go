@@ -146,7 +146,11 @@ func FuzzPageHeader(f *testing.F) {
 		f.Add(file[4:60])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := parsePage(&thrift{b: b})
+		header := &thrift{b: b}
+		p := parsePage(header)
+		if header.bad {
+			return
+		}
 		for _, v := range []int64{p.raw, p.size, p.values, p.rows, p.levels, p.defined, p.nulls} {
 			if int64(int32(v)) != v {
 				t.Errorf("%+v", p)

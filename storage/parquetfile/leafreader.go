@@ -17,14 +17,15 @@ import (
 // values. It holds the pages of the rows that it is asked for, no others.
 type leafReader struct {
 	stream
-	rows  int64 // of the row group
-	row   int64 // the next one
-	col   int
-	marks []mark // pages that begin with rows, as far as is known
-	make  values
-	pages []*dataPage // with values that have been taken and are still to be written; at last the one that it is in
-	spare []*dataPage
-	heap  int64 // bytes charged for these
+	rows    int64 // of the row group
+	row     int64 // the next one
+	col     int
+	indexed bool   // the file's own index was read, if there is one
+	marks   []mark // pages that begin with rows, as far as is known
+	make    values
+	pages   []*dataPage // with values that have been taken and are still to be written; at last the one that it is in
+	spare   []*dataPage
+	heap    int64 // bytes charged for these
 
 	most   int // the definition level of a value
 	nested bool
@@ -265,7 +266,7 @@ func (l *leafReader) load(h page) (*dataPage, error) {
 	}
 	begins, err := l.fresh(p)
 	if err == nil && begins {
-		l.note(l.row + int64(l.taken))
+		err = l.note(l.row + int64(l.taken))
 	}
 	return p, err
 }

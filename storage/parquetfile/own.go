@@ -192,17 +192,25 @@ func (l *leafReader) asks(least int, elements bool) *bitmap {
 // start begins to read the column chunks.
 func (c *ownColumn) start() error {
 	for _, l := range c.leaves {
-		for _, t := range l.tracks {
-			shape := encoding.Shape{Most: l.most, Slot: l.slot, Item: l.most}
-			if t.rows != nil {
-				shape.List = t.rows.least
-			}
-			if t.items != nil {
-				shape.Item = t.items.least
-			}
-			if err := t.lists.Reset(shape); err != nil {
-				return err
-			}
+		if err := l.startLists(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startLists begins with the levels of a page that begins with a row.
+func (l *leafReader) startLists() error {
+	for _, t := range l.tracks {
+		shape := encoding.Shape{Most: l.most, Slot: l.slot, Item: l.most}
+		if t.rows != nil {
+			shape.List = t.rows.least
+		}
+		if t.items != nil {
+			shape.Item = t.items.least
+		}
+		if err := t.lists.Reset(shape); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -57,12 +57,22 @@ func (s *Scanner) share(c *ownColumn) {
 	}
 }
 
-// note remembers that the page whose header was read last begins with row.
-func (l *leafReader) note(row int64) {
-	if n := len(l.marks); n == 0 || n < leafMarks && l.marks[n-1].row < row {
-		l.here.row = row
-		l.marks = append(l.marks, l.here)
+// note remembers that the page whose header was read last begins with row. What
+// was known of it before must be the same.
+func (l *leafReader) note(row int64) error {
+	l.here.row = row
+	n := len(l.marks)
+	if n == 0 || n < leafMarks && l.marks[n-1].at < l.here.at {
+		if n == 0 || l.marks[n-1].row < row {
+			l.marks = append(l.marks, l.here)
+		}
+		return nil
 	}
+	i := sort.Search(n, func(i int) bool { return l.marks[i].at >= l.here.at })
+	if i < n && l.marks[i].at == l.here.at && l.marks[i].row != row {
+		return l.errIndex(l.marks[i].row)
+	}
+	return nil
 }
 
 // skip passes the next n rows. Pages of them are not read if their headers tell
@@ -141,6 +151,11 @@ func (l *leafReader) passLevels(p *dataPage, n int) error {
 // ahead, and returns how many of them are left.
 func (l *leafReader) jump(n int) (int, error) {
 	to := l.row + int64(n)
+	if last := len(l.marks) - 1; last < 0 || l.marks[last].row < to {
+		if err := l.index(); err != nil {
+			return 0, err
+		}
+	}
 	i := sort.Search(len(l.marks), func(i int) bool { return l.marks[i].row > to })
 	if i == 0 || l.marks[i-1].at <= l.at {
 		return n, nil
@@ -152,7 +167,7 @@ func (l *leafReader) jump(n int) (int, error) {
 	}
 	m := l.marks[i-1]
 	l.at, l.seen, l.number, l.row = m.at, m.values, m.number, m.row
-	return int(to - m.row), nil
+	return int(to - m.row), l.startLists()
 }
 
 // readFirst reads the first page if it is a dictionary.
@@ -223,7 +238,9 @@ func (l *leafReader) skipPage(h page, n int) (rows int, whole bool, err error) {
 		l.stream.pass(h)
 	}
 	if fresh {
-		l.note(l.row)
+		if err := l.note(l.row); err != nil {
+			return 0, false, err
+		}
 	}
 	l.row += int64(rows)
 	for _, t := range l.tracks {

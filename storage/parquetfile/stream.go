@@ -20,7 +20,7 @@ type stream struct {
 	inflater *inflater
 	limit    int64 // most bytes of a page, stored or decompressed
 	number   int   // of the next page, among those of the chunk
-	seen     int64 // values in the data pages so far, nulls and empty lists included
+	seen     int64 // values in the data pages so far, nulls and empty lists included; -1: not known
 	here     mark  // the page whose header came last
 	dict     bool  // there was a dictionary
 	shared   *window
@@ -36,7 +36,7 @@ type body struct {
 
 // next reads the header of the next page. ok is false when there is none.
 func (s *stream) next() (p page, ok bool, err error) {
-	if s.seen >= s.chunk.values {
+	if s.seen >= s.chunk.values || s.seen < 0 && s.at >= s.end {
 		return p, false, nil
 	}
 	if s.at >= s.end {
@@ -44,11 +44,11 @@ func (s *stream) next() (p page, ok bool, err error) {
 	}
 	s.here = mark{at: s.at, values: s.seen, number: s.number}
 	if p, err = s.header(); err == nil {
-		err = p.check(s.column, s.seen > 0, s.dict, s.limit)
+		err = p.check(s.column, s.seen != 0, s.dict, s.limit)
 	}
 	if p.kind == pageDict {
 		s.dict = true
-	} else {
+	} else if s.seen >= 0 {
 		s.seen += p.values
 	}
 	if err == nil && s.seen > s.chunk.values {

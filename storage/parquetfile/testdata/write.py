@@ -297,6 +297,7 @@ def others(folder):
     t = pa.table({"n": range(60_000), "s": [f"row {i} " + "x" * (i % 40) for i in range(60_000)], "v": pa.array([[i, i + 1, i + 2, i + 3] for i in range(60_000)], pa.list_(pa.float32(), 4))})
     save(folder, "long", t, row_group_size=25_000, data_page_size=20_000)
     save(folder, "long_v2", t.append_column("l", pa.array([[i] * (i % 3) for i in range(60_000)])), row_group_size=25_000, data_page_size=20_000, data_page_version="2.0")
+    save(folder, "long_index", t.append_column("l", pa.array([[i] * (i % 3) for i in range(60_000)])), row_group_size=25_000, data_page_size=20_000, write_page_index=True)
 
 
 class Vault(pe.KmsClient):
