@@ -198,8 +198,17 @@ func (r watchedReader) ReadAt(p []byte, off int64) (int, error) {
 // passed no bodies of pages are read the first time, and not even headers later.
 // In lists the first time takes levels.
 func TestSkippedPages(t *testing.T) {
-	for _, c := range []struct{ name, column string }{{"long", "n"}, {"long", "s"}, {"long", "v"}, {"long_v2", "n"}, {"long_v2", "v"}, {"long_v2", "l"},
-		{"long_index", "n"}, {"long_index", "s"}, {"long_index", "v"}, {"long_index", "l"},
+	for _, c := range []struct{ name, column string }{
+		{"long", "n"},
+		{"long", "s"},
+		{"long", "v"},
+		{"long_v2", "n"},
+		{"long_v2", "v"},
+		{"long_v2", "l"},
+		{"long_index", "n"},
+		{"long_index", "s"},
+		{"long_index", "v"},
+		{"long_index", "l"},
 	} {
 		obj := store(t, folder(t), c.name+".parquet")
 		sh := describe(t, obj)
