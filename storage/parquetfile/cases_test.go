@@ -128,7 +128,7 @@ func TestChecksums(t *testing.T) {
 					damaged.at = chunk.end + at
 				}
 				damaged.times.Store(times)
-				s.source.obj = damaged
+				s.source.obj, s.source.store = damaged, damaged
 				leases, err := s.Next(t.Context(), nil, 3000)
 				if good != (err == nil) {
 					t.Errorf("%s: byte %d, wrong %d times: %v", name, at, times, err)
