@@ -165,7 +165,7 @@ class Stream(Iterator[pa.RecordBatch]):
             if chunk is None:
                 self._finish()
                 raise StopIteration
-            meta = json.loads(chunk.app_metadata.to_pybytes())
+            meta = json.loads(chunk.app_metadata.to_pybytes().decode())
             waited += meta["wait_us"] / 1e6
             batch = self._take(chunk.data, meta)
         self._count(batch, called, waited)
@@ -218,34 +218,37 @@ class Stream(Iterator[pa.RecordBatch]):
 
     def _take(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> pa.RecordBatch | None:
         """Books a message and returns what of it was not given out before, or None."""
-        self._received.add(batch.num_rows, int("cursor" in meta), int(meta["sum"], 16))
-        self._verify(batch, meta)  # before anything is booked, so that after an error nothing counts that nobody got
-        repeated = min(self._repeated, batch.num_rows)
+        rows, total = batch.num_rows, int(meta["sum"], 16)
+        self._received.add(rows, int("cursor" in meta), total)
+        self._verify(rows, meta)  # before anything is booked, so that after an error nothing counts that nobody got
+        repeated = min(self._repeated, rows)
         fresh = batch.slice(repeated) if repeated else batch
         self._repeated -= repeated
-        self._step_rows += fresh.num_rows
-        self._step_sum += int(meta["sum"], 16)
+        self._step_rows += rows - repeated
+        self._step_sum += total
         if "cursor" in meta:
             self._commit(meta)
-        if repeated and not fresh.num_rows:
+        if repeated == rows and repeated:
             return None
         self._backoff = None
         self._at = meta["epoch"]
         return fresh
 
-    def _verify(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> None:
+    def _verify(self, rows: int, meta: dict[str, Any]) -> None:
         """A message must be of the step that is due, and an epoch must end with a receipt that agrees."""
-        if self._due not in (None, meta["step"]):
+        if self._due is not None and self._due != meta["step"]:
             self._fail(f"step {meta['step']} came where step {self._due} was due")
         if "cursor" not in meta:
             return
-        if self._repeated > batch.num_rows:
-            short = self._repeated - batch.num_rows
-            self._fail(f"the step after {self._cursor} came back {short} rows shorter than before")
-        receipt, came = meta.get("receipt"), self._received.counted()
-        if receipt is None and meta["cursor"].split(":")[2] != str(meta["epoch"]):
-            self._fail(f"epoch {meta['epoch']} ended without a receipt")
-        if receipt is not None and came != (receipt["rows"], receipt["steps"], receipt["sum"]):
+        if self._repeated > rows:
+            self._fail(f"the step after {self._cursor} came back {self._repeated - rows} rows shorter than before")
+        receipt = meta.get("receipt")
+        if receipt is None:
+            if meta["cursor"].split(":")[2] != str(meta["epoch"]):
+                self._fail(f"epoch {meta['epoch']} ended without a receipt")
+            return
+        came = self._received.counted()
+        if came != (receipt["rows"], receipt["steps"], receipt["sum"]):
             self._fail(f"the receipt of epoch {meta['epoch']} is {receipt}, but rows, steps and sum are {came}")
 
     def _commit(self, meta: dict[str, Any]) -> None:
@@ -274,7 +277,7 @@ class Stream(Iterator[pa.RecordBatch]):
         self._left = now
         stats.batches += 1
         stats.rows += batch.num_rows
-        stats.bytes += batch.nbytes
+        stats.bytes += batch.get_total_buffer_size()  # nbytes takes three times as long
         stats.server += min(waited, now - called)
         stats.wire += max(0.0, now - called - waited)
 

@@ -136,7 +136,7 @@ class StreamingDataset(IterableDataset[Any]):
         if worker is not None and self._loaded is not None:
             return self._loaded  # asked before the pass began
         if self._latest is not None:
-            return self._latest.state if worker is None else self._latest.worker
+            return self._latest.state if worker is None else self._latest.worker()
         if worker is None and self._place.in_workers:
             raise HeadraceError(
                 "the passes are made in workers, which read ahead of the trainer: keep `state` of the last batch that "
@@ -203,7 +203,7 @@ class StreamingDataset(IterableDataset[Any]):
         if worker is not None:
             begin["worker"] = [worker.id, worker.num_workers]
             self._place.work()
-        self.note(Step(None, state, begin))
+        self.note(Step(None, state, begin, begin["cursor"]))
         return Pass(functools.partial(self._open, turn), begin, self._nulls)
 
     def _beginning(self) -> State:

@@ -26,7 +26,12 @@ class Step(NamedTuple):
 
     data: Any
     state: State  # to go on from with any number of ranks and workers
-    worker: State  # to go on from in this worker
+    begin: State  # of its pass, in this worker
+    cursor: str | None  # of this worker's stream
+
+    def worker(self) -> State:
+        """The state to go on from in this worker."""
+        return {**self.begin, "cursor": self.cursor}
 
 
 class Pass(Iterator[Step]):
@@ -50,12 +55,13 @@ class Pass(Iterator[Step]):
     def __next__(self) -> Step:
         stream = self._stream or self._opened()
         batch = _whole_step(stream)
-        state = {"snapshot": self._begin["snapshot"], "epoch": self._begin["epoch"], "cursor": stream.cursor}
+        cursor = stream.cursor
+        state = {"snapshot": self._begin["snapshot"], "epoch": self._begin["epoch"], "cursor": cursor}
         data = self._convert(batch)
         if self._nulls is not None:
             data = Batch(data)
             data.epoch, data.state = stream.epoch, state
-        return Step(data, state, {**self._begin, "cursor": stream.cursor})
+        return Step(data, state, self._begin, cursor)
 
     def _opened(self) -> Stream:
         if self._closed.is_set():
