@@ -1,8 +1,16 @@
 // Package parquetfile reads one format, Parquet: it describes a shard and decodes blocks of a segment into frames.
 //
 // A Parquet file is never served in place: its pages are decoded once per
-// block and set of columns. arrow-go does that behind the Scanner; what decides
-// which rows a block has, the numbers of the footer, is read and checked here.
+// block and set of columns. What decides which rows a block has, the numbers of
+// the footer, is read and checked here.
+//
+// Behind the Scanner are two readers with one output. Ours, column by column:
+// an input reads a column chunk in windows, a stream finds its pages, checks
+// and decompresses them, a leafReader reads the levels of the rows that are
+// wanted, which tells how large the frame will be, and then values decode what
+// is stored to where it belongs in the frame. Where rows begin in the pages is
+// remembered as marks, with the facts of the shard. arrow-go reads what is
+// rare, lists of lists above all, into memory from which the frame is copied.
 //
 // Errors wrap snapshot.ErrCorrupt or snapshot.ErrUnsupported and name the file
 // and what in it is wrong, except those of the store and of the ledger, which
@@ -10,7 +18,8 @@
 //
 // Ten minutes of fuzzing each, on one processor that was busy with other things,
 // found no panic and no error without a class: FuzzFooter 487,770 inputs,
-// FuzzDescribe 99,365, FuzzLevels 286,843, FuzzStoredSchema 41,080.
+// FuzzDescribe 99,365. FuzzScan, which also compares the two readers, had 25,468
+// in ten minutes on a machine with no processor to spare, and no difference.
 package parquetfile
 
 import (
