@@ -87,3 +87,51 @@ func TestSnapshotsThatCannotBeKept(t *testing.T) {
 		t.Errorf("the log does not say so:\n%s", s.log)
 	}
 }
+
+// A name stands for a snapshot in requests; what it stood for stays when it moves on.
+func TestTaggedSnapshots(t *testing.T) {
+	dir, config := t.TempDir(), ""
+	python(t, `pq.write_table(pa.table({"x": [1, 2]}), Path(sys.argv[1]) / "a.parquet")`, dir)
+	config = writeConfig(t, "listen: 127.0.0.1:0", "admin: 127.0.0.1:0", "refresh: 1ms", "snapshots: "+t.TempDir(), fmt.Sprintf("datasets: [{name: d, url: %q}]", dir))
+	tag := func(args ...string) string {
+		t.Helper()
+		out, stderr, err := run(t, append([]string{"tag", "d", "--config", config}, args...)...)
+		if err != nil {
+			t.Fatalf("tag %v: %v\n%s", args, err, stderr)
+		}
+		return out
+	}
+	tag("v1")
+	s := serveOn(t, "", "--config", config)
+	python(t, `
+pq.write_table(pa.table({"x": [3]}), Path(sys.argv[2]) / "b.parquet")
+client = fl.connect(sys.argv[1])
+assert read(client, dataset="d").column("x").to_pylist() == [1, 2, 3]
+info = client.get_flight_info(request(dataset="d", snapshot="v1"))
+assert client.do_get(info.endpoints[0].ticket).read_all().column("x").to_pylist() == [1, 2]
+identity = json.loads(info.app_metadata)["snapshot"]
+assert len(identity) == 64 and identity.encode() not in info.endpoints[0].ticket.ticket  # it is inside, encoded
+ranks = dict(dataset="d", snapshot="v1", world_size=2, rank=0, batch_size=1)
+try:
+    client.do_get(fl.Ticket(json.dumps(ranks))).read_all()
+    sys.exit("ranks could plan on different snapshots while a name moves on")
+except pa.ArrowInvalid as e:
+    assert "snapshot" in str(e), e
+ranks["snapshot"] = identity
+assert client.do_get(fl.Ticket(json.dumps(ranks))).read_all().num_rows == 1
+try:
+    client.get_flight_info(request(dataset="d", snapshot="v2"))
+    sys.exit("a name that nobody gave")
+except pa.ArrowInvalid as e:
+    assert "v2" in str(e), e
+`, s.uri, dir)
+	tag("v2", "--snapshot", "v1")
+	tag("v1")
+	if out := tag(); !strings.HasPrefix(out, "v1  ") || strings.Count(out, "\n") != 2 || strings.Fields(out)[1] == strings.Fields(out)[3] {
+		t.Errorf("tags: %s", out)
+	}
+	tag("v2", "--delete")
+	if out := tag(); strings.Contains(out, "v2") {
+		t.Errorf("tags: %s", out)
+	}
+}

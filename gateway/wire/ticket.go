@@ -53,7 +53,7 @@ func ParseTicket(b []byte) (*Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ticket: %w", err)
 	}
-	if r.Snapshot == "" || r.Flight == "" || !bytes.Equal(r.Ticket(), b) {
+	if !isHex(r.Snapshot, 64) || r.Flight == "" || !bytes.Equal(r.Ticket(), b) {
 		return nil, errTicket
 	}
 	return r, nil
@@ -67,7 +67,7 @@ func parseByHand(b []byte) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Snapshot == "" && (r.WorldSize > 1 || r.NumWorkers > 1 || r.Start != nil || r.After != nil) {
+	if !isHex(r.Snapshot, 64) && (r.WorldSize > 1 || r.NumWorkers > 1 || r.Start != nil || r.After != nil) {
 		return nil, fmt.Errorf("%w: name the snapshot (FlightInfo's metadata has it): with ranks, workers, start or after "+
 			"the newest could be another one for each stream", ErrRequest)
 	}
