@@ -76,7 +76,7 @@ $(BUILD)/vulndb@%:
 	cd / && records=$$($(GO) mod download -json golang.org/x/vulndb@$* | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && \
 	  $(GO) run golang.org/x/vulndb/cmd/indexdb@$* -vulns "$$records/data/osv" -out $@
 
-bench: build venv
+bench: build venv stores
 	$(GO) run ./bench
 
 tools: $(TOOLS)/golangci-lint@v2.15.0 $(TOOLS)/gofumpt@v0.12.0 $(TOOLS)/govulncheck@v1.9.0 $(TOOLS)/gotestsum@v1.13.0
