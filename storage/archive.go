@@ -188,6 +188,7 @@ type written struct {
 	doomed map[string]bool               // packs that nobody needed a day ago
 	swept  string                        // the day of the last sweep
 	failed string                        // the last error that was told
+	rest   time.Time                     // when to try again after an error
 	last   *snapshot.Snapshot            // what was saved last, as the newest
 }
 
@@ -314,14 +315,34 @@ func (k *keeper) save(ctx context.Context, snap *snapshot.Snapshot, newest bool)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, w := range k.shelves {
-		err := w.save(ctx, snap, k.place, w.own || k.common, newest)
-		if err == nil {
-			err = w.sweep(ctx, snap)
+		if w.now().Before(w.rest) {
+			continue
 		}
+		err := w.saveInTime(ctx, snap, k.place, w.own || k.common, newest)
 		if ctx.Err() == nil {
 			w.tell(ctx, k.dataset, err)
 		}
 	}
+}
+
+// A plan waits for a shelf no longer than patience, and once that fails, the
+// plans of the next minute do not wait for it.
+const (
+	patience = 30 * time.Second
+	pause    = time.Minute
+)
+
+func (w *written) saveInTime(ctx context.Context, snap *snapshot.Snapshot, place string, pins, newest bool) error {
+	sub, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := w.save(sub, snap, place, pins, newest)
+	if err == nil {
+		err = w.sweep(sub, snap)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.rest = w.now().Add(pause)
+	}
+	return err
 }
 
 // load returns the shards of a snapshot as the nearest shelf has it, with the
@@ -384,6 +405,8 @@ func (k *keeper) pin(ctx context.Context, id string, shards []*snapshot.Shard) {
 // newest returns the shards of the snapshot that was planned last, as far as a
 // shelf knows; nil if none does.
 func (k *keeper) newest(ctx context.Context) []*snapshot.Shard {
+	ctx, cancel := context.WithTimeout(ctx, patience) // without it, objects are looked at
+	defer cancel()
 	for _, w := range k.shelves {
 		if id := w.newest(ctx, k.dataset, k.place); id != "" {
 			if shards, err := k.load(ctx, id); err == nil {

@@ -223,6 +223,23 @@ func TestArchiveThatFailsIsToldAndDoneWithout(t *testing.T) {
 			t.Errorf("%s: nothing was said", name)
 		}
 	}
+	// Once it failed, plans do not wait for it, until it is time to try again.
+	mended := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(mended, "d"), nil, 0o600))
+	patient := restart(t, dir, Archive{Dir: mended})
+	patient.planned("")
+	must(t, os.Remove(filepath.Join(mended, "d")))
+	patient.planned("")
+	if n := len(archiveFiles(t, mended, "")); n != 0 {
+		t.Errorf("%d files right after a failure", n)
+	}
+	for _, w := range patient.registry.known("d").keeper.shelves {
+		w.now = func() time.Time { return time.Now().Add(2 * pause) }
+	}
+	patient.planned("")
+	if n := len(archiveFiles(t, mended, ".manifest")); n != 1 {
+		t.Errorf("%d manifests once it works again", n)
+	}
 	// What cannot be looked up is not the same as what is not there.
 	r := restart(t, dir, Archive{URL: "file://" + filepath.Join(locked, "gone")})
 	if _, err := r.Snapshot(t.Context(), "d", strings.Repeat("0", 64)); !errors.Is(err, bucket.ErrUnreachable) || errors.Is(err, ErrSnapshotGone) {
