@@ -273,7 +273,7 @@ func upload(ctx context.Context, endpoint, prefix, folder string) error {
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }() // all was written, or there is an error
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
