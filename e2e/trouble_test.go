@@ -325,7 +325,7 @@ for i in range(50):  # and some that only cancel
 deadline = time.time() + 30
 while True:
     stats = json.loads(list(client.do_action(("headrace.stats", b"")))[0].body.to_pybytes())
-    if stats["streams"] == 0 and stats["memory"]["reserved"] == 0:
+    if stats["streams"] == 0 and stats["memory"]["reserved"] == stats["memory"]["lent"]:
         break
     assert time.time() < deadline, stats
     time.sleep(0.1)
