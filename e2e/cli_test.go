@@ -38,8 +38,12 @@ func TestListAndPeek(t *testing.T) {
 			t.Errorf("peek has no %q: %v %s\n%s", want, err, errOut, out)
 		}
 	}
+	out, errOut, err = run(t, "warm", "words", "--server", s.uri, "--token", "@"+token, "--shuffle", "window", "--batch-size", "100")
+	if err != nil || !strings.Contains(out, "blocks are in memory") {
+		t.Errorf("warm: %v %s\n%s", err, errOut, out)
+	}
 	out, errOut, err = run(t, "ls", "--cache", "--server", s.uri, "--token", "@"+token)
-	if err != nil || !strings.Contains(out, "policy auto (adaptive), ") || !strings.Contains(out, "memory") || !strings.Contains(out, "store") {
+	if err != nil || !strings.Contains(out, "policy auto (pinned), ") || !strings.Contains(out, "memory") || !strings.Contains(out, "store") {
 		t.Errorf("ls --cache: %v %s\n%s", err, errOut, out)
 	}
 	out, _, err = run(t, "peek", "vectors", "--folder", dir, "--json")

@@ -25,6 +25,7 @@ var actions = []*flight.ActionType{
 	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
 	{Type: receiptsAction, Description: "What the receipts of all ranks must add up to, epoch by epoch. Body: a JSON request. Result: JSON."},
 	{Type: statsAction, Description: "Memory by kind, what is kept, the caller's hits and streams. Body: empty. Result: JSON."},
+	{Type: warmAction, Description: "Load what a request will need, as far as memory goes that nobody needs. Body: a JSON request. Results: JSON, one a window."},
 }
 
 // ListActions lists what DoAction knows.
@@ -49,6 +50,8 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 		body, err = s.receipts(stream.Context(), a.GetBody())
 	case statsAction:
 		body, err = s.stats(stream.Context())
+	case warmAction:
+		return s.warm(stream.Context(), a.GetBody(), stream.Send)
 	default:
 		err = status.Errorf(codes.Unimplemented, "unknown action %q: ListActions tells those that exist", clip(a.GetType()))
 	}

@@ -16,11 +16,7 @@ func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 	defer func() { end(err) }()
 	wait, cancel := s.patience(ctx)
 	defer cancel()
-	batches, err = s.feed.Open(wait, feed.Walk{
-		Name: s.hash + s.projection.Fingerprint(), Plan: s.planned.plan, Snapshot: s.snapshot, Blocks: s.blocks, Projection: s.projection,
-		Order: s.order, Schedule: s.schedule, Stream: s.stream(s.rank), First: s.first,
-		Join: s.batch > 0, RowID: s.request.RowID, Tenant: principal(ctx).Tenant,
-	})
+	batches, err = s.feed.Open(wait, s.walk(ctx, s.planned))
 	if errors.Is(err, budget.ErrTooLarge) {
 		err = fmt.Errorf("shard %q: %w", s.Store.Heaviest(s.snapshot, s.projection, s.blocks), err)
 	}
@@ -28,6 +24,15 @@ func (s *sender) admit(ctx context.Context) (batches *feed.Stream, err error) {
 		return nil, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 	}
 	return batches, err
+}
+
+// walk says what a planned request reads, of its rank or of the first.
+func (s *Server) walk(ctx context.Context, p *planned) feed.Walk {
+	return feed.Walk{
+		Name: p.hash + p.projection.Fingerprint(), Plan: p.plan, Snapshot: p.snapshot, Blocks: p.blocks, Projection: p.projection,
+		Order: p.order, Schedule: p.schedule, Stream: p.stream(max(p.rank, 0)), First: p.first,
+		Join: p.batch > 0, RowID: p.request.RowID, Tenant: principal(ctx).Tenant,
+	}
 }
 
 // patience bounds how long one may stand in line for memory.

@@ -60,7 +60,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return misused(c, err)
 	})
-	cmd.AddCommand(serveCommand(), demoCommand(), lsCommand(), peekCommand(), planCommand(), verifyCommand(), tagCommand(), tokenCommand(), configCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), demoCommand(), lsCommand(), peekCommand(), planCommand(), warmCommand(), verifyCommand(), tagCommand(), tokenCommand(), configCommand(), versionCommand())
 	for _, c := range cmd.Commands() {
 		checkArgs(c)
 	}

@@ -63,13 +63,18 @@ func planCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "one JSON object")
 	f.StringSliceVar(&receipts, "receipts", nil, "check these FILES instead, a JSON receipt a line, of all ranks and workers: did each row come once?")
-	f.StringVar(&request, "request", "", "the whole request as JSON, or @FILE that holds it, instead of flags")
+	requestFlags(f, &request)
+	return cmd
+}
+
+// requestFlags are the flags that make a request.
+func requestFlags(f *pflag.FlagSet, request *string) {
+	f.StringVar(request, "request", "", "the whole request as JSON, or @FILE that holds it, instead of flags")
 	for _, field := range requestFields {
 		if f.String(field.flag(), "", field.about); field.bare {
 			f.Lookup(field.flag()).NoOptDefVal = "true"
 		}
 	}
-	return cmd
 }
 
 // requestField is a field of a request as a flag.

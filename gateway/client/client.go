@@ -7,6 +7,7 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,24 +204,47 @@ func (c *Client) Schema(ctx context.Context, name string) (*arrow.Schema, error)
 }
 
 // Action runs an action and returns the bodies of its results.
-func (c *Client) Action(ctx context.Context, name string, body []byte) ([][]byte, error) {
+func (c *Client) Action(ctx context.Context, name string, body []byte) (all [][]byte, err error) {
+	err = c.follow(ctx, name, body, func(result []byte) error {
+		all = append(all, result)
+		return nil
+	})
+	return all, err
+}
+
+// follow runs an action and hands out the bodies of its results as they come.
+func (c *Client) follow(ctx context.Context, name string, body []byte, each func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.rpc.DoAction(ctx, &flight.Action{Type: name, Body: body})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	var all [][]byte
 	for {
 		result, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return nil
+		}
+		if err == nil {
+			err = each(result.GetBody())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		all = append(all, result.GetBody())
 	}
+}
+
+// Warm has the gateway load what a request will need, and returns how far that went. told hears of every step.
+func (c *Client) Warm(ctx context.Context, r *wire.Request, told func(wire.WarmMeta)) (last wire.WarmMeta, err error) {
+	err = c.follow(ctx, "headrace.warm", r.Canonical(), func(result []byte) error {
+		last = wire.WarmMeta{}
+		if err := json.Unmarshal(result, &last); err != nil {
+			return err
+		}
+		told(last)
+		return nil
+	})
+	return last, err
 }
 
 // meta reads metadata; servers that are not ours send none.

@@ -1,9 +1,12 @@
 package feed
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
 )
 
@@ -88,6 +91,65 @@ func TestFewerColumnsOfWhatIsKept(t *testing.T) {
 	r.together(t, r.walk(t, narrow))
 	if got := r.misses() - before; got != 0 {
 		t.Errorf("%d loads", got)
+	}
+	r.close(t)
+}
+
+// What was warmed is not loaded again by the job, and another warming finds it all there.
+func TestWarm(t *testing.T) {
+	need(t)
+	for _, shuffle := range []sampler.Shuffle{sampler.ShuffleNone, sampler.ShuffleWindow, sampler.ShuffleFull} {
+		r := newKeepingRig(t, 1<<30, 0)
+		w := r.walk(t, job(shuffle, 0, 1))
+		blocks := int64(w.Blocks.Len())
+		var last Warmth
+		for range 2 {
+			var before Warmth
+			must(t, r.Warm(context.Background(), w, func(w Warmth) error {
+				if w.Seen < before.Seen || w.Kept > w.Seen {
+					t.Errorf("%+v after %+v", w, before)
+				}
+				before, last = w, w
+				return nil
+			}))
+			if last.Blocks != blocks || last.Seen != blocks || last.Kept != blocks || last.Full {
+				t.Errorf("%+v of %d blocks", last, blocks)
+			}
+		}
+		if last.Loaded != 0 {
+			t.Errorf("the second warming loaded %d bytes", last.Loaded)
+		}
+		r.together(t, w)
+		if got := r.misses(); got != blocks {
+			t.Errorf("%v: %d loads of %d blocks", shuffle, got, blocks)
+		}
+		r.close(t)
+	}
+}
+
+// Warming ends where memory does: nothing that is kept goes for it, and nobody waits for it.
+func TestWarmEndsWhereMemoryDoes(t *testing.T) {
+	need(t)
+	r := newKeepingRig(t, 1<<30, 0)
+	w := r.walk(t, job(sampler.ShuffleWindow, 0, 1))
+	must(t, r.Warm(context.Background(), w, func(Warmth) error { return nil }))
+	all := r.cache.Stats().Kept
+	r.account(t, budget.Options{Limit: 1 << 30}, all/2)
+	var last Warmth
+	for range 2 {
+		must(t, r.Warm(context.Background(), w, func(w Warmth) error { last = w; return nil }))
+		if !last.Full || last.Kept == 0 || last.Kept >= int64(w.Blocks.Len()) || r.cache.Stats().Kept > all/2 {
+			t.Errorf("%+v, %d of %d bytes kept", last, r.cache.Stats().Kept, all)
+		}
+	}
+	enough := errors.New("enough")
+	if err := r.Warm(context.Background(), w, func(Warmth) error { return enough }); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := r.Warm(ctx, w, func(Warmth) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 	r.close(t)
 }

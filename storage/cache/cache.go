@@ -205,6 +205,13 @@ func (c *Cache) enter(hash uint64, r Request, exact bool) (e *entry, fresh bool)
 	return e, fresh
 }
 
+// Room returns how many more bytes may be kept, if the ledger has them.
+func (c *Cache) Room() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit - c.kept
+}
+
 // Missing tells whether a block would have to be loaded.
 func (c *Cache) Missing(k Key, columns *Columns) bool {
 	s := c.index.shard(c.index.hash(k))

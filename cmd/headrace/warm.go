@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/gateway/wire"
+)
+
+func warmCommand() *cobra.Command {
+	var t target
+	var asJSON bool
+	var request string
+	cmd := &cobra.Command{
+		Use:   "warm DATASET [request fields as flags] | warm --request JSON",
+		Short: "Load what a request will need into the gateway's memory, before the job begins",
+		Long: "Load what a request will need into the gateway's memory, before the job begins: the blocks of its first epoch in the order in\n" +
+			"which they are read, as far as memory goes that nobody needs.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := requestOf(cmd.Flags(), args, request)
+			if err != nil {
+				return err
+			}
+			var bar io.Writer
+			if f, ok := cmd.ErrOrStderr().(*os.File); ok && isTerminal(f) {
+				bar = f
+			}
+			var last wire.WarmMeta
+			err = t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				last, err = c.Warm(ctx, req, func(w wire.WarmMeta) { drawWarm(bar, w) })
+				return err
+			})
+			if bar != nil {
+				fmt.Fprint(bar, "\r\x1b[K")
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(last)
+			}
+			tellWarm(cmd.OutOrStdout(), last)
+			return nil
+		},
+	}
+	t.flags(cmd)
+	requestFlags(cmd.Flags(), &request)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+// drawWarm shows how far the warming is.
+func drawWarm(bar io.Writer, w wire.WarmMeta) {
+	const width = 30
+	if bar == nil {
+		return
+	}
+	done := int(width * w.Seen / max(w.Blocks, 1))
+	fmt.Fprintf(bar, "\r\x1b[K[%s%s] %s of %s blocks, %s loaded", strings.Repeat("=", done), strings.Repeat(" ", width-done),
+		count(w.Seen), count(w.Blocks), size(w.Loaded))
+}
+
+// tellWarm says what is there now.
+func tellWarm(out io.Writer, w wire.WarmMeta) {
+	fmt.Fprintf(out, "%s of %s blocks are in memory, %s of them were loaded\n", count(w.Kept), count(w.Blocks), size(w.Loaded))
+	if w.Mapped > 0 {
+		fmt.Fprintf(out, "%s blocks lie in mapped files: the system's page cache keeps them\n", count(w.Mapped))
+	}
+	if w.Full {
+		fmt.Fprintln(out, "all memory that nobody needs is in use: more needs a larger memory limit")
+	}
+}
