@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -221,9 +222,18 @@ func TestConfigIsExplained(t *testing.T) {
 	if err != nil || !strings.Contains(out, "auth.issuer") || !strings.Contains(out, "admission_timeout") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, errOut, err := run(t, "config", "check", "../configs/sample.yaml")
-	if err != nil || !strings.Contains(out, "fine") {
-		t.Errorf("the sample: %v %s%s", err, out, errOut)
+	_, errOut, err := run(t, "config", "check", "../configs/sample.yaml") // nothing but its files is missing here
+	if err == nil || !strings.Contains(errOut, "keys/id.pem") || !strings.Contains(errOut, "/data/clicks") || strings.Contains(errOut, "line ") {
+		t.Errorf("the sample: %v %s", err, errOut)
+	}
+	good := filepath.Join(t.TempDir(), "good.yaml")
+	text := fmt.Sprintf("auth: {mode: jwt, issuer: a, audience: b, keys: [{algorithm: HS256, file: %s}]}\ndatasets: [{name: d, url: %s}]\n", secret(t), t.TempDir())
+	if err := os.WriteFile(good, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, err = run(t, "config", "check", good)
+	if err != nil || !strings.Contains(out, "is fine: 1 datasets") {
+		t.Errorf("a good one: %v %s%s", err, out, errOut)
 	}
 	out, _, err = run(t, "version")
 	if err != nil || !strings.Contains(out, "arrow-go/v18 v18.8.0") || !strings.Contains(out, "grpc v1.85.0") {
