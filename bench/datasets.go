@@ -15,7 +15,7 @@ const datasetsBuffer = "10000"
 
 // datasets measures a shuffled epoch of local Parquet files beside Hugging Face datasets, which streams the same files.
 func datasets(ctx context.Context, s settings) (string, error) {
-	python, err := s.environment(ctx, "datasets")
+	python, err := s.environment(ctx, "datasets", "requirements.txt", "--require-hashes")
 	if err != nil {
 		return "", err
 	}
@@ -94,11 +94,11 @@ func (s settings) raceShufflers(ctx context.Context, python, folder string) ([]*
 	return all, errors.Join(err, alike(all, "the sum of the rows", func(r reading) uint64 { return r.Sum }))
 }
 
-// environment is the interpreter of a Python environment with what requirements.txt names, made unless it is there.
-func (s settings) environment(ctx context.Context, name string) (string, error) {
+// environment is the interpreter of a Python environment with what a file names, made unless it is there.
+func (s settings) environment(ctx context.Context, name, file, how string) (string, error) {
 	dir := filepath.Join(s.data, "env-"+name)
 	interpreter, ready := filepath.Join(dir, "bin", "python"), filepath.Join(dir, "ready")
-	want, err := os.ReadFile(s.script("requirements.txt"))
+	want, err := os.ReadFile(s.script(file))
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +106,7 @@ func (s settings) environment(ctx context.Context, name string) (string, error) 
 		return interpreter, nil
 	}
 	_, err1 := output(ctx, s.python, "-m", "venv", "--clear", dir)
-	_, err2 := output(ctx, interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes", "-r", s.script("requirements.txt"))
+	_, err2 := output(ctx, interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", how, "-r", s.script(file))
 	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}

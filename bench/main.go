@@ -39,6 +39,7 @@ var benches = map[string]func(context.Context, settings) (string, error){
 	"plan":     planning,
 	"start":    begin,
 	"stores":   stores,
+	"torch":    torchLoops,
 	"wire":     streaming,
 }
 
