@@ -13,6 +13,7 @@ import (
 	"github.com/headrace/headrace/gateway/feed"
 	"github.com/headrace/headrace/gateway/wire"
 	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // The largest message, when the request does not say: what a stock client of any language takes for batches as stored,
@@ -117,7 +118,11 @@ func (s *sender) send(ctx context.Context) error {
 	s.pulse.progress.Store(s.encoder.Progress())
 	_, end := s.Events.Span(ctx, "first batch")
 	for {
-		b, err := batches.Next(ctx)
+		var b *feed.Batch
+		err := s.patiently(ctx, func() (err error) {
+			b, err = batches.Next(ctx)
+			return err
+		})
 		if errors.Is(err, io.EOF) {
 			end(nil)
 			return nil
@@ -133,6 +138,21 @@ func (s *sender) send(ctx context.Context) error {
 	}
 }
 
+// patiently does what takes memory that is the stream's own, once more if that fails while messages are on their way: their
+// memory comes back as the client reads.
+func (s *sender) patiently(ctx context.Context, do func() error) error {
+	err := do()
+	if !errors.Is(err, budget.ErrExhausted) || errors.Is(err, budget.ErrTooLarge) {
+		return err
+	}
+	s.pulse.sending.Store(true) // it is the client that is waited for
+	defer s.pulse.sending.Store(false)
+	if ended := s.encoder.Progress().Wait(ctx); ended != nil {
+		return ended
+	}
+	return do()
+}
+
 var compressions = map[string]codec.Compression{"": codec.None, "lz4": codec.LZ4, "zstd": codec.Zstd}
 
 // part is an encoded run of rows of a piece.
@@ -146,7 +166,7 @@ type part struct {
 // sendBatch sends a step: one message, or as many parts as the limit asks for. The cursor rides on the last.
 func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 	defer b.Release()
-	parts, err := s.encode(b)
+	parts, err := s.encode(ctx, b)
 	defer func() {
 		for _, p := range parts {
 			p.body.Release()
@@ -198,10 +218,10 @@ func (s *sender) batchMeta(b *feed.Batch, parts []part, i int) wire.BatchMeta {
 }
 
 // encode makes the messages of a step, each within the limit: sizes are measured after encoding, not guessed.
-func (s *sender) encode(b *feed.Batch) (parts []part, err error) {
+func (s *sender) encode(ctx context.Context, b *feed.Batch) (parts []part, err error) {
 	limit := s.limit()
 	for _, piece := range b.Pieces {
-		parts, err = s.split(parts, part{piece: piece, rows: piece.Record.NumRows()}, limit)
+		parts, err = s.split(ctx, parts, part{piece: piece, rows: piece.Record.NumRows()}, limit)
 		if err != nil {
 			return parts, err
 		}
@@ -222,12 +242,16 @@ func (s *sender) limit() int {
 
 // split appends the part, cut into equal runs of rows until each fits. A single row that is larger goes alone: clients
 // that expect such rows raise their limit.
-func (s *sender) split(parts []part, p part, limit int) ([]part, error) {
+func (s *sender) split(ctx context.Context, parts []part, p part, limit int) ([]part, error) {
 	record := p.piece.Record
 	if p.from > 0 || p.rows < record.NumRows() {
 		record = record.NewSlice(p.from, p.from+p.rows)
 	}
-	body, err := s.encoder.Encode(record)
+	var body *codec.Body
+	err := s.patiently(ctx, func() (err error) {
+		body, err = s.encoder.Encode(record)
+		return err
+	})
 	if err != nil {
 		return parts, fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 	}
@@ -240,7 +264,7 @@ func (s *sender) split(parts []part, p part, limit int) ([]part, error) {
 	n := min(p.rows, int64((size+limit-1)/limit))
 	for i := range n {
 		from, to := i*p.rows/n, (i+1)*p.rows/n
-		parts, err = s.split(parts, part{piece: p.piece, from: p.from + from, rows: to - from}, limit)
+		parts, err = s.split(ctx, parts, part{piece: p.piece, from: p.from + from, rows: to - from}, limit)
 		if err != nil {
 			return parts, err
 		}

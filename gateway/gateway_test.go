@@ -49,7 +49,7 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 	if err := os.WriteFile(h.key, []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.ledger = budget.New(budget.Options{Limit: 1 << 30})
+	h.ledger = budget.New(budget.Options{Limit: 1 << 30, Large: 256 << 20})
 	store, err := storage.New(t.Context(), storage.Options{
 		Mounts: []storage.Mount{{URL: folder, Tree: true}}, Pool: h.pool, Refresh: time.Minute,
 	})

@@ -87,7 +87,8 @@ func (s *Stream) decode(ctx context.Context, w *window, tries int) (l *load, cha
 }
 
 // claim begins to decode a window if there is memory: that of the convoy for its leader, else what is free at once. A
-// leader that has none is alone when nobody in the plan has any of its convoy's; then nothing is left but to try.
+// leader that has none is alone when nobody in the plan has any of its convoy's; then nothing is left but to try, unless
+// clients still have some.
 func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *load, changed <-chan struct{}, alone bool) {
 	p, c := s.plan, s.convoy
 	p.mu.Lock()
@@ -100,7 +101,7 @@ func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *loa
 	case s.beginFree(ctx, w, modest):
 	case leads && c.loads == 0 && s.makeRoom(w.bytes):
 		p.begin(ctx, w, c, nil, s.walk.Tenant, modest)
-	case leads && try && !p.busy(c):
+	case leads && try && !p.busy(c) && !c.sends():
 		p.begin(ctx, w, c, nil, s.walk.Tenant, modest)
 	default:
 		return nil, p.change(), leads && !p.busy(c)

@@ -13,6 +13,7 @@ import (
 // guarded by plan.mu.
 type convoy struct {
 	grant        *budget.Grant
+	size         int64 // of the grant
 	batch, ranks int64
 	members      map[*Stream]struct{}
 	loads        int   // windows that are being decoded with its memory
@@ -21,6 +22,10 @@ type convoy struct {
 
 // free is what a window may take of the convoy's memory. The lock is held.
 func (c *convoy) free() int64 { return c.grant.Free() - c.lent }
+
+// sends tells whether some of the convoy's memory is on its way to clients and thus comes back, once no window has any.
+// The lock is held.
+func (c *convoy) sends() bool { return c.grant.Free() < c.size }
 
 // leads tells whether no member is behind a stream: of those at one step the lowest rank is last, for its rows come first.
 // The lock is held.
@@ -95,7 +100,7 @@ func (s *Stream) admit(ctx context.Context) error {
 func (s *Stream) found(grant *budget.Grant) {
 	s.plan.mu.Lock()
 	defer s.plan.mu.Unlock()
-	s.convoy = &convoy{grant: grant, batch: s.walk.Schedule.Batch(), ranks: s.walk.Stream.Ranks, members: map[*Stream]struct{}{s: {}}}
+	s.convoy = &convoy{grant: grant, size: grant.Free(), batch: s.walk.Schedule.Batch(), ranks: s.walk.Stream.Ranks, members: map[*Stream]struct{}{s: {}}}
 	s.plan.convoys[s.convoy] = struct{}{}
 }
 
@@ -175,10 +180,10 @@ func (s *Stream) own() int64 {
 	}
 	batch := frame.Cost(min(share, absurd/each) * each)
 	if !s.plan.located() {
-		return max(least, 2*batch+queued*block)
+		return max(least, 2*batch+queued*max(batch, block))
 	}
 	return max(least, 4*batch)
 }
 
-// queued is how many blocks of a stream gRPC holds at most: the message on its way and the next one.
+// queued is how many batches of a stream gRPC holds at most: the message on its way and the next one.
 const queued = 2

@@ -330,3 +330,27 @@ func TestB93_BatchesLargerThanAFrame(t *testing.T) {
 		r.close(t)
 	}
 }
+
+// Streams as stored, of convoys that meet, whose clients are slow by turns, never fail for what they still send: each pays
+// for its own batches, and for nobody else's.
+func TestSlowClientsPayForTheirOwn(t *testing.T) {
+	r, w := tight(t, request{dataset: "segments", ranks: 1, columns: []string{"id", "pad"}, cut: sampler.Cut{End: 4}}, 1<<20)
+	defer r.close(t)
+	s := r.open(t, w)
+	own, leading := s.own(), s.plan.leading(0)
+	s.Close()
+	const clients, convoys = 4, 2
+	r.account(t, budget.Options{Limit: clients*own + convoys*leading}, nothing)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var group errgroup.Group
+	for i := range clients {
+		w := w
+		w.First = int64(i % convoys * 3)
+		group.Go(func() error {
+			_, err := r.read(ctx, w, habits{leave: 1 << 30, queue: queued, keep: time.Duration(i) * time.Millisecond})
+			return err
+		})
+	}
+	must(t, group.Wait())
+}

@@ -66,7 +66,8 @@ func (p *picker) pick(b *Batch, w *window, run sampler.Run) error {
 }
 
 // slice takes rows of a window that is one block as it is stored. Memory that another convoy waits for is not sent to a
-// client that may be slow: such rows are copied.
+// client that may be slow: such rows are copied, if there is memory for it. Once nobody else pays for a block, the stream
+// does until its slices are sent.
 func (p *picker) slice(b *Batch, w *window, run sampler.Run) error {
 	for from := run.From; from < run.To; {
 		lease, _, start := w.frameAt(0, from)
@@ -76,11 +77,11 @@ func (p *picker) slice(b *Batch, w *window, run sampler.Run) error {
 			record = record.NewSlice(from-start, to-start)
 		}
 		b.Pieces = append(b.Pieces, Piece{
-			Record: record, Lease: lease.Share(), sums: p.stream.sums, sliced: true,
+			Record: record, Lease: lease.ShareFor(p.stream.grant), sums: p.stream.sums, sliced: true,
 			rows: []rowRun{{row: w.pieces[0].Row + from, n: to - from, padded: run.Padded}},
 		})
 		if payer := w.blocks[0].Payer(); payer != nil && payer != p.stream.convoy.grant && !payer.Closed() {
-			if err := p.copy(&b.Pieces[len(b.Pieces)-1]); err != nil {
+			if err := p.copy(&b.Pieces[len(b.Pieces)-1]); err != nil && !errors.Is(err, budget.ErrExhausted) {
 				return err
 			}
 		}

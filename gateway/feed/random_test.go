@@ -73,12 +73,13 @@ func drawWalk(t *rapid.T, r *rig) Walk {
 // habits are how a client reads: how long it keeps each batch, and when it goes.
 type habits struct {
 	keep  time.Duration // each batch
+	queue int           // batches that it still has when it asks for the next one
 	leave int64         // after so many steps
 	abort time.Duration // 0: never
 }
 
 func drawHabits(t *rapid.T, w Walk) habits {
-	h := habits{leave: 40}
+	h := habits{leave: 40, queue: rapid.IntRange(0, queued).Draw(t, "queue")}
 	if n := w.Schedule.Count(); n != sampler.Endless && n < 400 {
 		h.leave = n + 1 // to see the end
 	}
@@ -112,6 +113,12 @@ func (r *rig) read(ctx context.Context, w Walk, h habits) (receipts []*Batch, er
 	}
 	defer s.Close()
 	var sum sampler.Sum
+	var queue []*Batch
+	defer func() {
+		for _, b := range queue {
+			b.Release()
+		}
+	}()
 	for number := w.Stream.Next(w.First); h.leave > 0; number, h.leave = number+w.Stream.Workers, h.leave-1 {
 		b, err := s.Next(ctx)
 		if err == io.EOF && number >= w.Schedule.Count() && w.Schedule.Count() != sampler.Endless {
@@ -132,7 +139,10 @@ func (r *rig) read(ctx context.Context, w Walk, h habits) (receipts []*Batch, er
 			rows, _ := share(w, w.Schedule.Step(number))
 			err = verify(b, rows) // it is still what it was
 		}
-		b.Release()
+		if queue = append(queue, b); len(queue) > h.queue {
+			queue[0].Release()
+			queue = queue[1:]
+		}
 		if err != nil {
 			return nil, err
 		}

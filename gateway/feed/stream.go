@@ -173,16 +173,8 @@ func (s *Stream) quit(b *Batch, span int) error {
 	s.plan.mu.Unlock()
 	s.picker.drop(w)
 	delete(s.inside, span)
-	s.plan.leave(w, s.heir())
+	s.plan.leave(w)
 	return nil
-}
-
-// heir pays for the slices of blocks that the stream has left and not yet sent.
-func (s *Stream) heir() *budget.Grant {
-	if s.plan.located() {
-		return nil
-	}
-	return s.grant
 }
 
 // readAhead has the next window of a span that the stream needs decoded while it is in another one.
@@ -196,7 +188,7 @@ func (s *Stream) readAhead(ctx context.Context, step sampler.Step, run sampler.R
 		s.ahead(ctx, w)
 	}
 	if old := s.next[run.Span]; old != nil { // after the new one is in use: they may be the same
-		s.plan.leave(old, nil)
+		s.plan.leave(old)
 		delete(s.next, run.Span)
 	}
 	if w != nil {
@@ -268,10 +260,10 @@ func (s *Stream) Close() {
 	s.letGo() // something is left of a step that panicked
 	s.plan.mu.Unlock()
 	for _, w := range s.inside {
-		s.plan.leave(w, s.heir())
+		s.plan.leave(w)
 	}
 	for _, w := range s.next {
-		s.plan.leave(w, nil)
+		s.plan.leave(w)
 	}
 	s.depart()
 	s.grant.Close()

@@ -119,6 +119,6 @@ func (m *warming) block(ctx context.Context, b snapshot.Block) error {
 		m.kept.Add(1)
 		m.loaded.Add(lease.Bytes())
 	}
-	lease.Release(nil)
+	lease.Release()
 	return nil
 }

@@ -88,9 +88,8 @@ func (p *plan) use(e *sampler.Epoch, at place) *window {
 	return w
 }
 
-// leave ends a stream's use of a window. After the last one's, its blocks are given back; the heir pays for what is sliced of
-// them and not yet sent.
-func (p *plan) leave(w *window, heir *budget.Grant) {
+// leave ends a stream's use of a window. After the last one's, its blocks are given back.
+func (p *plan) leave(w *window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.users--; w.users > 0 {
@@ -102,7 +101,7 @@ func (p *plan) leave(w *window, heir *budget.Grant) {
 		w.load.cancel() // which gives back what it has
 	case ready:
 		if !p.located() || !p.retire(w) {
-			p.bequeath(w, heir)
+			p.evict(w)
 		}
 	}
 }
@@ -119,11 +118,11 @@ func (p *plan) retire(w *window) bool {
 	}
 	blocks := w.blocks
 	w.blocks = nil
-	p.bequeath(w, nil)
+	p.evict(w)
 	p.retiring++
 	p.work.Go(func() {
 		for _, b := range blocks {
-			b.Release(nil)
+			b.Release()
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -159,18 +158,16 @@ func (p *plan) offer(w *window) {
 	}
 }
 
-// evict gives back the blocks of a window that is ready. The lock is held.
-func (p *plan) evict(w *window) { p.bequeath(w, nil) }
-
-// bequeath is evict, and the heir pays for what was sliced of the blocks and is not kept. The lock is held.
-func (p *plan) bequeath(w *window, heir *budget.Grant) {
+// evict gives back the blocks of a window that is ready. What was sliced of them and is not yet sent is paid for by the
+// streams that send it. The lock is held.
+func (p *plan) evict(w *window) {
 	if w.payer != nil {
 		w.payer.lent -= w.lent
 	}
 	w.state, w.payer, w.lent = idle, nil, 0
 	for _, b := range w.blocks {
 		if b != nil {
-			b.Release(heir)
+			b.Release()
 		}
 	}
 	w.blocks, w.rows = nil, nil

@@ -41,7 +41,7 @@ func hit(b testing.TB, w *world, r Request) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l.Release(nil)
+	l.Release()
 }
 
 // BenchmarkHitsAtOnce is that by 64 goroutines: with -cpu 1,2 it tells what another core brings.

@@ -156,12 +156,12 @@ func (c *Cache) Get(ctx context.Context, r Request) (*Lease, error) {
 			select {
 			case <-e.done:
 			case <-ctx.Done():
-				c.leave(e, nil)
+				c.leave(e)
 				return nil, ctx.Err()
 			}
 		}
 		if err := e.err; err != nil {
-			c.leave(e, nil)
+			c.leave(e)
 			if !errors.Is(err, context.Canceled) && !errors.Is(err, budget.ErrExhausted) {
 				return nil, err
 			}
@@ -260,7 +260,7 @@ func (c *Cache) load(ctx context.Context, e *entry, r Request, load func(context
 			e.shard.drop(e) // before anybody hears of it
 			e.shard.mu.Unlock()
 			close(e.done)
-			c.leave(e, nil)
+			c.leave(e)
 		}
 	}()
 	frames, err := load(ctx)
@@ -304,7 +304,7 @@ func (c *Cache) narrow(ctx context.Context, hash uint64, e *entry, r Request) (*
 		c.counts.of(r.Tenant, c.active()).memory.Add(1)
 		return &Lease{cache: c, entry: e, frames: views(), selected: true}, nil
 	}
-	defer c.leave(e, nil)
+	defer c.leave(e)
 	for {
 		own, fresh := c.enter(hash, r, true)
 		if fresh {
@@ -317,7 +317,7 @@ func (c *Cache) narrow(ctx context.Context, hash uint64, e *entry, r Request) (*
 		select {
 		case <-own.done:
 		case <-ctx.Done():
-			c.leave(own, nil)
+			c.leave(own)
 			return nil, ctx.Err()
 		}
 		if own.err == nil {
@@ -325,7 +325,7 @@ func (c *Cache) narrow(ctx context.Context, hash uint64, e *entry, r Request) (*
 			c.counts.of(r.Tenant, c.active()).memory.Add(1)
 			return &Lease{cache: c, entry: own, frames: own.frames}, nil
 		}
-		c.leave(own, nil)
+		c.leave(own)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -387,11 +387,11 @@ func (c *Cache) pay(e *entry, to *budget.Grant) bool {
 }
 
 // leave ends one lease on an entry. After the last one's it is kept, if there is room.
-func (c *Cache) leave(e *entry, heir *budget.Grant) {
+func (c *Cache) leave(e *entry) {
 	e.shard.mu.Lock()
 	last, mine := e.leases.Add(-1) == 0, e.payer == c.grant
 	if last {
-		e.user, e.heir = nil, heir
+		e.user = nil
 	}
 	e.shard.mu.Unlock()
 	switch {

@@ -67,7 +67,7 @@ func TestSingleFlight(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				defer l.Release(nil)
+				defer l.Release()
 				if err := check(l, block(0), onlyA); err != nil {
 					t.Error(err)
 				}
@@ -118,7 +118,7 @@ func TestWhoWaitsIsNotHarmedByWhoGivesUp(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			l.Release(nil)
+			l.Release()
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 			return load(ctx)
 		}
 		var wait sync.WaitGroup
-		wait.Go(func() { w.get(r).Release(nil) })
+		wait.Go(func() { w.get(r).Release() })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -161,7 +161,7 @@ func TestPanicWhileLoading(t *testing.T) {
 		}()
 		_, _ = w.cache.Get(context.Background(), r)
 	}()
-	w.get(w.request(block(0), onlyA, g)).Release(nil)
+	w.get(w.request(block(0), onlyA, g)).Release()
 }
 
 // TestMoreColumnsServeFewer, in any order, without a load; fewer do not serve more.
@@ -170,15 +170,15 @@ func TestMoreColumnsServeFewer(t *testing.T) {
 	g := w.admit(20)
 	defer g.Close()
 	all := columns("a", "b", "c", "d")
-	w.get(w.request(block(0), all, g)).Release(nil)
+	w.get(w.request(block(0), all, g)).Release()
 	for _, c := range []*Columns{columns("c", "a"), columns("b"), columns("d", "c", "b", "a"), all} {
 		l := w.get(w.request(block(0), c, g))
 		if w.loads.Load() != 1 {
 			t.Fatalf("%v was loaded", c.names)
 		}
-		l.Release(nil)
+		l.Release()
 	}
-	w.get(w.request(block(0), columns("a", "e"), g)).Release(nil)
+	w.get(w.request(block(0), columns("a", "e"), g)).Release()
 	if w.loads.Load() != 2 {
 		t.Fatal("a column that is not there was served")
 	}
@@ -189,7 +189,7 @@ func TestMoreColumnsServeFewer(t *testing.T) {
 func TestOneColumnOfManyIsCopied(t *testing.T) {
 	w := newWorld(t, 40, Options{})
 	g := w.admit(8)
-	w.get(w.request(block(0), columns("a", "b", "c", "d", "e", "f", "g", "h"), g)).Release(nil)
+	w.get(w.request(block(0), columns("a", "b", "c", "d", "e", "f", "g", "h"), g)).Release()
 	g.Close()
 
 	small, rest := w.admit(1), w.admit(31)
@@ -202,7 +202,7 @@ func TestOneColumnOfManyIsCopied(t *testing.T) {
 	}
 	rest.Close()
 	big := w.admit(39) // all but the copy
-	l.Release(nil)
+	l.Release()
 	big.Close()
 	small.Close()
 }
@@ -258,7 +258,7 @@ func TestWhoLeasesTakesOverThePayment(t *testing.T) {
 	}
 	rest.Close()
 	for _, l := range leases {
-		l.Release(nil)
+		l.Release()
 	}
 	window.Close()
 	if n := w.pass(upTo(4)...); n != 0 {
@@ -271,8 +271,8 @@ func TestWhatIsStillBeingSentIsPaidForByWhoSends(t *testing.T) {
 	w := newWorld(t, 8, Options{})
 	window, stream := w.admit(1), w.admit(1)
 	l := w.get(w.request(block(0), onlyA, window))
-	sent := l.Frames()[0].Share()
-	l.Release(stream)
+	sent := l.Frames()[0].ShareFor(stream)
+	l.Release()
 	window.Close()
 	rest := w.admit(7)
 	if s := w.cache.Stats(); s.Kept != 0 || stream.Free() != 0 {
@@ -292,7 +292,7 @@ func TestNothingIsKeptWhileOthersWait(t *testing.T) {
 		got := make(chan *budget.Grant)
 		go func() { got <- w.admit(7) }()
 		synctest.Wait()
-		l.Release(nil)
+		l.Release()
 		window.Close()
 		(<-got).Close()
 		if n := w.cache.Stats().Blocks; n != 0 {
@@ -310,7 +310,7 @@ func TestShares(t *testing.T) {
 			g := w.admit(1)
 			r := w.request(block(n), onlyA, g)
 			r.Tenant = tenant
-			w.get(r).Release(nil)
+			w.get(r).Release()
 			g.Close()
 		}
 	}
@@ -424,7 +424,7 @@ func TestTwoJobsOneAfterTheOther(t *testing.T) {
 				g := w.admit(1)
 				r := w.request(block(100*job+n), onlyA, g)
 				r.Plan = plan
-				w.get(r).Release(nil)
+				w.get(r).Release()
 				g.Close()
 			}
 			if n := w.loads.Load() - before; epoch > 0 && n > 0 {
@@ -447,7 +447,7 @@ func TestCloseTellsOfLeases(t *testing.T) {
 	if err := c.Close(); err == nil {
 		t.Fatal("closed with a lease, without a word")
 	}
-	l.Release(nil)
+	l.Release()
 	g.Close()
 	if s := ledger.Stats(); s.Reserved != 0 {
 		t.Fatalf("%+v", s)

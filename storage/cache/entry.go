@@ -43,7 +43,6 @@ type entry struct {
 	// guarded by shard.mu, as is the number of leases
 	payer *budget.Grant // the cache's, or of whoever loaded it and has not given it back
 	user  *budget.Grant // the first that has leased it since nobody did
-	heir  *budget.Grant // pays for what is still leased of its frames when it goes, if it can
 }
 
 // loaded tells whether the frames are there, or will never be.
@@ -59,11 +58,7 @@ func (e *entry) loaded() bool {
 // free gives back the cache's leases on the frames of an entry that was taken out.
 func (e *entry) free() {
 	for _, f := range e.frames {
-		if e.heir != nil {
-			f.Bequeath(e.heir)
-		} else {
-			f.Release()
-		}
+		f.Bequeath()
 	}
 }
 
@@ -96,9 +91,9 @@ func (l *Lease) Mapped() bool { return l.entry.mapped }
 // Bytes returns the memory that the block holds, whatever the lease shows of it.
 func (l *Lease) Bytes() int64 { return l.entry.bytes }
 
-// Release gives the block back. It is kept if the policy has it so. Of what is
-// not, and is still leased frame by frame, heir pays for, if it is not nil and has the memory.
-func (l *Lease) Release(heir *budget.Grant) {
+// Release gives the block back. It is kept if the policy has it so. What is
+// not, and is still leased frame by frame, is the heirs' of those leases to pay for.
+func (l *Lease) Release() {
 	if l.released.Swap(true) {
 		return
 	}
@@ -107,5 +102,5 @@ func (l *Lease) Release(heir *budget.Grant) {
 			f.Release()
 		}
 	}
-	l.cache.leave(l.entry, heir)
+	l.cache.leave(l.entry)
 }

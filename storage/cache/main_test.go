@@ -145,7 +145,7 @@ func (w *world) pass(blocks ...int) (loads int64) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		w.get(w.request(block(n), onlyA, g)).Release(nil)
+		w.get(w.request(block(n), onlyA, g)).Release()
 		g.Close()
 	}
 	return w.loads.Load() - before

@@ -28,7 +28,8 @@ func (f *File) Close() {}
 
 // part would be what a frame shows of a mapped file.
 type part struct {
-	size int64
+	grant *budget.Grant
+	size  int64
 }
 
 func (f *File) open(*budget.Grant, *shape) (*part, error) { return nil, ErrNotInPlace }

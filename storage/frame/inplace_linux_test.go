@@ -288,16 +288,16 @@ func TestFramesInPlaceAreBequeathed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := lease.Share()
-	lease.Bequeath(heir)
+	second := lease.ShareFor(heir)
+	lease.Bequeath()
 	if !pays(heir, budget.Mapped, second.Bytes()) {
 		t.Error("the heir does not pay for what is mapped")
 	}
 	if err := os.Truncate(file.Name(), 0); err != nil { // it waits until there are copies
 		t.Fatal(err)
 	}
-	third := second.Share()
-	second.Bequeath(g)
+	third := second.ShareFor(g)
+	second.Release()
 	if !pays(g, budget.Copies, third.Bytes()) {
 		t.Error("the next one does not pay for what was copied")
 	}

@@ -1,6 +1,8 @@
 package frame
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -17,6 +19,9 @@ type frame struct {
 	region *Region // nil: mapped
 	mapped *part   // nil: in a region
 	leases atomic.Int64
+
+	mu    sync.Mutex      // guards who pays
+	heirs []*budget.Grant // of the live leases that name one
 }
 
 // Lease is one holder's claim on a frame. Each holder takes its own with
@@ -24,6 +29,7 @@ type frame struct {
 type Lease struct {
 	frame    *frame
 	view     arrow.RecordBatch // nil: all of the frame's batch; never released, for slices of it may outlive the lease
+	heir     *budget.Grant     // nil: none
 	released atomic.Bool
 }
 
@@ -97,8 +103,12 @@ func (l *Lease) Size() int64 {
 	return int64(l.frame.region.n)
 }
 
-// Share returns another lease on the same frame, which shows the same.
-func (l *Lease) Share() *Lease {
+// Share returns another lease on the same frame, which shows the same and has the same heir.
+func (l *Lease) Share() *Lease { return l.ShareFor(l.heir) }
+
+// ShareFor is Share with an heir of its own: it pays for the frame, if it has the memory, when who did gives that up
+// while this lease, or one that was shared from it, still lives.
+func (l *Lease) ShareFor(heir *budget.Grant) *Lease {
 	l.mustLive()
 	for {
 		n := l.frame.leases.Load()
@@ -107,7 +117,8 @@ func (l *Lease) Share() *Lease {
 		}
 		if l.frame.leases.CompareAndSwap(n, n+1) {
 			shared := l.frame.lease()
-			shared.view = l.view
+			shared.view, shared.heir = l.view, heir
+			l.frame.name(heir)
 			return shared
 		}
 	}
@@ -121,6 +132,7 @@ func (l *Lease) Release() {
 	}
 	f := l.frame
 	f.pool.traces.remove(l)
+	f.forget(l.heir)
 	last := f.leases.Add(-1) == 0
 	if last {
 		f.free()
@@ -134,22 +146,72 @@ func (l *Lease) Release() {
 }
 
 // Pay lets another grant pay for the frame from now on, if it has the memory, and
-// tells whether it does. While it runs, nobody else may change who pays.
+// tells whether it does.
 func (l *Lease) Pay(to *budget.Grant) bool {
 	l.mustLive()
-	if m := l.frame.mapped; m != nil {
-		return m.pay(to)
-	}
-	return l.frame.region.pay(to)
+	l.frame.mu.Lock()
+	defer l.frame.mu.Unlock()
+	return l.frame.pay(to)
 }
 
-// Bequeath is Release, but if others keep the frame, the heir pays for it from
-// now on if it has the memory. While it runs, nobody else may change who pays.
-func (l *Lease) Bequeath(heir *budget.Grant) {
-	if !l.released.Load() && !l.Alone() {
-		l.Pay(heir)
+// Bequeath is Release by whoever has paid so far: if others keep the frame, one of
+// their heirs pays for it from now on, and the next one when that keeps it no more.
+// While none has the memory, who paid still does.
+func (l *Lease) Bequeath() {
+	if !l.released.Load() {
+		l.frame.mu.Lock()
+		l.frame.inherit()
+		l.frame.mu.Unlock()
 	}
 	l.Release()
+}
+
+// pay lets a grant pay, if it can. The lock is held here and below, where nothing else is said.
+func (f *frame) pay(to *budget.Grant) bool {
+	if f.mapped != nil {
+		return f.mapped.pay(to)
+	}
+	return f.region.pay(to)
+}
+
+func (f *frame) payer() *budget.Grant {
+	if f.mapped != nil {
+		return f.mapped.grant
+	}
+	return f.region.grant
+}
+
+// inherit lets the first heir pay that can.
+func (f *frame) inherit() {
+	for _, heir := range f.heirs {
+		if f.pay(heir) {
+			return
+		}
+	}
+}
+
+// name counts one more lease of an heir's. It takes the lock.
+func (f *frame) name(heir *budget.Grant) {
+	if heir == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heirs = append(f.heirs, heir)
+}
+
+// forget counts one less. An heir that keeps the frame no more does not go on paying for others that do. It takes the lock.
+func (f *frame) forget(heir *budget.Grant) {
+	if heir == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.Index(f.heirs, heir)
+	f.heirs = slices.Delete(f.heirs, i, i+1)
+	if !slices.Contains(f.heirs, heir) && f.payer() == heir {
+		f.inherit()
+	}
 }
 
 // free gives the memory back; nobody can reach it any more.

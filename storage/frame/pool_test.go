@@ -187,33 +187,26 @@ func TestMemoryLivesAsLongAsAnyLease(t *testing.T) {
 	}
 }
 
-// Who inherits a frame pays for it as long as others keep it, if it can.
+// An heir pays for a frame as long as it keeps it, if it can.
 func TestBequeath(t *testing.T) {
 	l, g, p := world(t, 1<<20)
-	heir, err := l.Try(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	heir, poor := heir(t, l), heir(t, l)
 	defer heir.Close()
-	poor, err := l.Try(0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	poor.Close() // it takes nothing any more
 	for _, c := range []struct {
 		name   string
-		grant  *budget.Grant
+		grant  *budget.Grant // nil: nobody else keeps it
 		shared bool
 		pays   bool
-	}{{"shared", heir, true, true}, {"alone", heir, false, false}, {"shared, to one who cannot pay", poor, true, false}} {
+	}{{"shared", heir, true, true}, {"alone", nil, false, false}, {"shared with one who cannot pay", poor, true, false}, {"shared without an heir", nil, true, false}} {
 		lease := ints(t, p, g, 100, 7)
 		var other *Lease
 		if c.shared {
-			other = lease.Share()
+			other = lease.ShareFor(c.grant)
 		}
 		reserved := l.Stats().Reserved
-		lease.Bequeath(c.grant)
-		lease.Bequeath(c.grant) // does nothing
+		lease.Bequeath()
+		lease.Bequeath() // does nothing
 		if c.shared {
 			if got := l.Stats(); got.Reserved != reserved || got.Used[budget.Frames] != other.Bytes() {
 				t.Errorf("%s: %+v", c.name, got)
@@ -227,6 +220,39 @@ func TestBequeath(t *testing.T) {
 			t.Errorf("%s: afterwards %+v", c.name, got)
 		}
 	}
+}
+
+// An heir that keeps a frame no more does not go on paying: the next one does, who still keeps it.
+func TestHeirsPayForWhatTheyKeep(t *testing.T) {
+	l, g, p := world(t, 1<<20)
+	first, second := heir(t, l), heir(t, l)
+	lease := ints(t, p, g, 100, 7)
+	early, late := lease.ShareFor(first), lease.ShareFor(second)
+	message := early.Share() // for the same heir
+	lease.Bequeath()
+	early.Release()
+	if !pays(first, budget.Frames, late.Bytes()) {
+		t.Error("the first heir does not pay while a message of its own is on its way")
+	}
+	message.Release()
+	if !pays(second, budget.Frames, late.Bytes()) {
+		t.Error("the second heir does not pay for what only it keeps")
+	}
+	late.Release()
+	first.Close()
+	second.Close()
+	if got := l.Stats(); got.Reserved != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func heir(t *testing.T, l *budget.Ledger) *budget.Grant {
+	t.Helper()
+	g, err := l.Try(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 // pays tells whether a grant is charged n bytes: no other one can give them back.
