@@ -16,15 +16,17 @@ func checkValidText(t testing.TB, b []byte) {
 }
 
 // Every sequence of bytes that a letter could be, and those beside it, across
-// the border of two blocks and at the end.
+// the borders of blocks, read one by one and in pairs, and at the end.
 func TestValidTextOfAllLetters(t *testing.T) {
-	b := bytes.Repeat([]byte("a"), 64)
+	b := bytes.Repeat([]byte("a"), 128)
 	try := func(at int, letter ...byte) {
-		copy(b[at:], letter)
-		checkValidText(t, b)
-		checkValidText(t, b[:at+len(letter)])
-		for i := range letter {
-			b[at+i] = 'a'
+		for at := at; at < 96; at += 32 {
+			copy(b[at:], letter)
+			checkValidText(t, b)
+			checkValidText(t, b[:at+len(letter)])
+			for i := range letter {
+				b[at+i] = 'a'
+			}
 		}
 	}
 	edges := []byte{0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2, 0xE0, 0xF0, 0xFF}
