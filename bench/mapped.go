@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,51 @@ func mapped(ctx context.Context, s settings) (string, error) {
 		fmt.Fprintf(&b, "\n**%s page cache**\n\n", cache)
 		compare(&b, all, "–")
 	}
-	return b.String(), nil
+	err = s.resident(ctx, &b)
+	return b.String(), err
+}
+
+// residentBytes is the size of the file whose memory is watched; there is one of a part of it, which is read as many times,
+// because serving as much makes as much garbage, whatever the size of the file.
+const (
+	residentBytes = 4 << 30
+	residentParts = 16
+)
+
+// resident serves a large file of zeros, which takes no disk, and tells what it adds to the process's anonymous memory.
+func (s settings) resident(ctx context.Context, b *strings.Builder) error {
+	size := fmt.Sprint(s.sized(residentBytes))
+	folder, err := s.generate(ctx, "zeros-"+size, func(part string) []string {
+		return []string{s.script("sparse.py"), part, size, fmt.Sprint(residentParts)}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // a copy of it would not be sparse
+	child, err := s.gateway(ctx, folder, "1GiB")
+	if err != nil {
+		return err
+	}
+	defer child.stop()
+	read := func(name string, times int) (total, peak int64, err error) {
+		watch := watchMemory(ctx, child.cmd.Process.Pid)
+		for range times {
+			n, failed := readAll(ctx, child.uri, name, func(int64) {})
+			total, err = total+n, errors.Join(err, failed)
+		}
+		return total, watch(), err
+	}
+	_, before, err := read("small", residentParts)
+	if err != nil {
+		return err
+	}
+	total, peak, err := read("large", 1)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "\nReading a mapped file of %.1f GB adds %.1f MiB of anonymous memory to the %.1f MiB that the process had after reading one\n"+
+		"of a %dth of that as many times (wanted: less than 5).\n", float64(total)/1e9, float64(peak-before)/(1<<20), float64(before)/(1<<20), residentParts)
+	return nil
 }
 
 // measureAs measures one read, with the file open for writing if it is not to be mapped.
