@@ -172,3 +172,41 @@ func (h *house) stats(t *testing.T) (st gateway.Stats) {
 	}
 	return st
 }
+
+// A stream that has no memory but its own, and needs some for each batch on its way out, waits for its client and never fails.
+func TestStreamWithoutMemoryWaitsForItsClient(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+import os
+os.makedirs(f"{root}/d")
+batch = pa.record_batch({"x": pa.array([os.urandom(100_000) for _ in range(38)])})
+with pa.ipc.new_file(f"{root}/d/0.arrow", batch.schema) as w:
+    for _ in range(24):
+        w.write_batch(batch)
+`, dir)
+	h := start(t, dir)
+	ticket := &flight.Ticket{Ticket: []byte(`{"dataset": "d", "compression": "lz4"}`)}
+	stream, err := h.client(t).DoGet(bearer(t.Context(), "Bearer "+h.token(t, "d")), ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*budget.Grant
+	defer func() {
+		for _, g := range all {
+			g.Close()
+		}
+	}()
+	for messages := 0; ; messages++ {
+		if messages > 1 { // nothing that comes back is free for long
+			s := h.ledger.Stats()
+			if g, err := h.ledger.Try(s.Limit - s.Reserved - h.ledger.Slot()); err == nil {
+				all = append(all, g)
+			}
+		}
+		if _, err := stream.Recv(); errors.Is(err, io.EOF) && messages == 25 {
+			return
+		} else if err != nil {
+			t.Fatalf("after %d messages: %v", messages, err)
+		}
+	}
+}
