@@ -14,7 +14,7 @@ TOOLS := $(ROOT)/.tools
 VENV := $(ROOT)/.venv
 BUILD := $(ROOT)/.build
 
-# The Go tests and the demo run Python clients with this interpreter.
+# The Go tests run Python clients with this interpreter.
 export HEADRACE_PYTHON := $(VENV)/bin/python
 # Real object stores that the tests start and stop, each on a loopback port of its own.
 STORES := $(TOOLS)/stores
@@ -35,8 +35,8 @@ help:
 build:
 	$(GO) build -trimpath -o $(ROOT)/headrace ./cmd/headrace
 
-demo: build venv
-	./headrace demo --dir .build/demo
+demo: build $(BUILD)/client/ready
+	HEADRACE_PYTHON=$(BUILD)/client/bin/python ./headrace demo --dir .build/demo
 
 # The layout comes first because it is the cheapest to fail; the runners' own summaries come last.
 test: lint venv stores $(TOOLS)/gotestsum@v1.13.0
@@ -124,6 +124,14 @@ $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml
 	[[ -x $(HEADRACE_PYTHON) ]] || python3 -m venv $(VENV)
 	$(HEADRACE_PYTHON) -m pip install -q --disable-pip-version-check --require-hashes -r python/requirements-dev.txt
 	$(HEADRACE_PYTHON) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e python
+	touch $@
+
+# What the demo needs is a client's: no tools, and not PyTorch, which has gigabytes.
+$(BUILD)/client/ready: python/requirements-dev.txt python/pyproject.toml
+	python3 -m venv $(@D)
+	awk '/^[a-z]/ {keep = /^(pyarrow|numpy|flit-core)==/} keep' $< > $(@D)/requirements.txt
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(@D)/requirements.txt
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e python
 	touch $@
 
 clean:
