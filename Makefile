@@ -42,7 +42,7 @@ demo: build $(BUILD)/client/ready
 test: lint venv stores $(TOOLS)/gotestsum@v1.13.0
 	$(GO) test -count=1 -run '^TestLayout' ./e2e
 	$(HEADRACE_PYTHON) -m pytest -q python
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 20m ./...
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 30m ./...
 
 quick: venv stores $(TOOLS)/gotestsum@v1.13.0
 	$(HEADRACE_PYTHON) -m pytest -q python
