@@ -46,7 +46,7 @@ class Reader:
             raise TimeoutError from None
         if isinstance(message, BaseException):
             raise message
-        self._wanted.release()
+        self._want()
         return message
 
     def close(self) -> None:
@@ -54,11 +54,15 @@ class Reader:
         self._closed = True
         if self._reader is not None:
             self._reader.cancel()
-        with contextlib.suppress(RuntimeError):  # when the thread is not waiting there
-            self._wanted.release()
+        self._want()
         # A thread that still connects takes its time, and nobody needs to wait for that.
         if self._reader is not None and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
+
+    def _want(self) -> None:
+        """Lets the thread go on, if it waits: reading and closing in two threads may both come to that."""
+        with contextlib.suppress(RuntimeError):
+            self._wanted.release()
 
     def _run(self, ticket: flight.Ticket, options: flight.FlightCallOptions, schema: pa.Schema) -> None:
         try:
