@@ -102,7 +102,7 @@ func (p *planned) meta() wire.InfoMeta {
 	m := wire.InfoMeta{
 		Plan: p.hash, Snapshot: p.snapshot.ID, Rows: t.Rows, Steps: t.Steps, Dropped: t.Dropped, Padded: t.Padded,
 		WindowBlocks: p.plan.WindowBlocks, Schema: schema.Fingerprint(p.schema), Flight: p.request.Flight,
-		Blocks: p.order.Blocks(), Bytes: p.blocks.Bytes(), Memory: windowBytes(p.plan, p.blocks),
+		Blocks: p.order.Blocks(), Bytes: p.bytes, Memory: windowBytes(p.plan, int64(p.blocks.Len()), p.bytes),
 	}
 	if p.plan.Shuffle != sampler.ShuffleNone {
 		effect := p.order.DesignEffect(p.batch)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -207,6 +208,28 @@ with pa.ipc.new_file(f"{root}/d/0.arrow", batch.schema) as w:
 			return
 		} else if err != nil {
 			t.Fatalf("after %d messages: %v", messages, err)
+		}
+	}
+}
+
+// Windows take the memory of the columns that are read, and are refused by that.
+func TestColumnsDecideWhatWindowsTake(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+import os
+os.makedirs(f"{root}/d")
+table = pa.table({"id": pa.array(range(320), pa.int64()), "x": pa.array([os.urandom(100_000) for _ in range(320)])})
+pq.write_table(table, f"{root}/d/0.parquet", row_group_size=40)
+`, dir)
+	h := start(t, dir, func(o *gateway.Options) { o.Ledger = budget.New(budget.Options{Limit: 32 << 20}) })
+	for columns, want := range map[string]codes.Code{`["id"]`: codes.OK, `["id", "x"]`: codes.InvalidArgument} {
+		request := fmt.Sprintf(`{"dataset": "d", "shuffle": "window", "window_blocks": 9, "batch_size": 5, "columns": %s}`, columns)
+		stream, err := h.client(t).DoGet(bearer(t.Context(), "Bearer "+h.token(t, "d")), &flight.Ticket{Ticket: []byte(request)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := readAll(stream); status.Code(err) != want {
+			t.Errorf("%s: %v, want %s", columns, err, want)
 		}
 	}
 }

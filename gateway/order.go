@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/gateway/wire"
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
@@ -15,6 +16,7 @@ import (
 type ordered struct {
 	shards   []int // selected, ascending
 	blocks   *snapshot.Blocks
+	bytes    int64 // of the wanted columns when decoded, by their files' own word
 	plan     sampler.Plan
 	order    *sampler.Order
 	schedule *sampler.Schedule
@@ -44,7 +46,7 @@ func (o *ordered) stream(rank int64) sampler.Stream {
 }
 
 // arrange finds the shards, their order and steps, and the place to begin.
-func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, req *wire.Request) (o ordered, err error) {
+func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, columns *schema.Projection, req *wire.Request) (o ordered, err error) {
 	o = ordered{ranks: req.WorldSize, rank: 0, workers: req.NumWorkers, batch: req.GlobalBatchSize}
 	if o.batch == 0 {
 		o.batch = req.BatchSize * req.WorldSize
@@ -71,7 +73,8 @@ func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, req *wire.Reque
 	o.traits = traitsOf(o.plan, len(snap.Shards))
 	o.name = planName{tenant, req.Dataset, o.hash[:cursorDigits]}
 	s.plans.add(o.name, o.traits)
-	if err := s.affordable(o.plan, o.blocks); err != nil {
+	o.bytes = s.Store.Word(snap, columns, o.blocks)
+	if err := s.affordable(o.plan, int64(o.blocks.Len()), o.bytes); err != nil {
 		return o, err
 	}
 	if o.order, err = sampler.NewOrder(o.plan, layout(snap, o.shards)); err != nil {
@@ -113,15 +116,15 @@ func layout(snap *snapshot.Snapshot, shards []int) []sampler.Shard {
 	return all
 }
 
-// affordable refuses orders whose blocks can never be in memory together.
-func (s *Server) affordable(p sampler.Plan, blocks *snapshot.Blocks) error {
+// affordable refuses orders of so many blocks and bytes of which too much would have to be in memory together.
+func (s *Server) affordable(p sampler.Plan, blocks, bytes int64) error {
 	limit := s.Ledger.Stats().Limit / 2
 	switch {
-	case p.Shuffle == sampler.ShuffleFull && blocks.Bytes() > limit:
-		return fmt.Errorf("%w: shuffle full holds all %d bytes of the plan, %d can be: use window, or fewer shards",
-			budget.ErrTooLarge, blocks.Bytes(), limit)
-	case p.Shuffle == sampler.ShuffleWindow && windowBytes(p, blocks) > limit:
-		each := meanBlock(blocks)
+	case p.Shuffle == sampler.ShuffleFull && bytes > limit:
+		return fmt.Errorf("%w: shuffle full holds all %d bytes of the plan, %d can be: use window, or fewer shards or columns",
+			budget.ErrTooLarge, bytes, limit)
+	case p.Shuffle == sampler.ShuffleWindow && windowBytes(p, blocks, bytes) > limit:
+		each := meanBlock(blocks, bytes)
 		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: %s",
 			budget.ErrTooLarge, p.WindowBlocks, each, p.Groups, limit, smaller(limit/frame.Cost(each), p))
 	}
@@ -140,22 +143,20 @@ func smaller(blocks int64, p sampler.Plan) string {
 	}
 }
 
-// meanBlock is the bytes of a block, by the files' own word.
-func meanBlock(blocks *snapshot.Blocks) int64 {
-	return max(1, blocks.Bytes()/max(1, int64(blocks.Len())))
-}
+// meanBlock is the bytes of a block of so many.
+func meanBlock(blocks, bytes int64) int64 { return max(1, bytes/max(1, blocks)) }
 
-// windowBytes is the memory of one window of every group: what the streams of a plan need together, and as much again to
-// read ahead.
-func windowBytes(p sampler.Plan, blocks *snapshot.Blocks) int64 {
-	n := int64(blocks.Len())
+// windowBytes is the memory of one window of every group, of a plan of so many blocks and bytes: what its streams need
+// together, and as much again to read ahead.
+func windowBytes(p sampler.Plan, blocks, bytes int64) int64 {
+	n := blocks
 	switch p.Shuffle {
 	case sampler.ShuffleNone:
 		n = min(n, 1)
 	case sampler.ShuffleWindow:
 		n = min(min(n, p.WindowBlocks)*p.Groups, n+p.Groups-1) // a block at a border is in two groups
 	}
-	return n * frame.Cost(meanBlock(blocks))
+	return n * frame.Cost(meanBlock(blocks, bytes))
 }
 
 // cut makes the steps, and finds the first one that was not yet delivered.

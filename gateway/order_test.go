@@ -22,7 +22,7 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := snap.Blocks(nil)
+	blocks, bytes := int64(snap.Blocks(nil).Len()), snap.Blocks(nil).Bytes()
 	advice := regexp.MustCompile(`: window_blocks may be (\d+) at most|groups may be (\d+) at most, each with windows of window_blocks 1`)
 	for _, c := range []struct {
 		memory, window, groups int64
@@ -38,7 +38,7 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 	} {
 		s := &Server{Options: Options{Ledger: budget.New(budget.Options{Limit: c.memory})}}
 		p := sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: c.window, Groups: c.groups}
-		err := s.affordable(p, blocks)
+		err := s.affordable(p, blocks, bytes)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -51,7 +51,7 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 				p.WindowBlocks = 1
 				fmt.Sscan(said[2], &p.Groups)
 			}
-			if err := s.affordable(p, blocks); err != nil {
+			if err := s.affordable(p, blocks, bytes); err != nil {
 				t.Errorf("%+v, as it was told to: %v", c, err)
 			}
 		}

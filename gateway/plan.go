@@ -60,7 +60,7 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 	if err := p.expect(req.ExpectSchema); err != nil {
 		return nil, err
 	}
-	if p.ordered, err = s.arrange(who.Tenant, snap, req); err != nil {
+	if p.ordered, err = s.arrange(who.Tenant, snap, p.projection, req); err != nil {
 		return nil, veil(err, req.Dataset, granted)
 	}
 	s.Store.Keep(ctx, snap)

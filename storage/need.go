@@ -70,6 +70,21 @@ func (s *Sizes) fit(shard int) *schema.Fit {
 	return s.fits.Of(shard)
 }
 
+// Word returns what the blocks have of the columns of p when decoded, in bytes,
+// by their files' own word: whatever was measured, it stays the same.
+func (s *Store) Word(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) int64 {
+	var sum, share float64
+	last := -1
+	for shard, segment := range blocks.Segments() {
+		sh := snap.Shards[shard]
+		if shard != last {
+			share, last = formats[sh.Format].share(sh, p), shard
+		}
+		sum += float64(sh.Segments[segment].Bytes) * share
+	}
+	return int64(min(sum, absurd))
+}
+
 // Heaviest returns the key of the shard whose blocks need the most memory: the
 // one to name when Need cannot be met.
 func (s *Store) Heaviest(snap *snapshot.Snapshot, p *schema.Projection, blocks *snapshot.Blocks) (key string) {
