@@ -43,8 +43,8 @@ func (l *loader) check() {
 	if c.Limits.StallTimeout == 0 {
 		l.problem("limits.stall_timeout", "must be more than 0s")
 	}
-	if c.Limits.PageBytes == 0 || c.Limits.PageBytes > 1<<31-1 {
-		l.problem("limits.page_bytes", "must be more than 0 and less than 2GiB, which no page can have")
+	if c.Limits.PageBytes < 1<<20 || c.Limits.PageBytes > 1<<31-1 {
+		l.problem("limits.page_bytes", "must be at least 1MiB, which pages usually have, and less than 2GiB, which no page can have")
 	}
 	if u, err := url.Parse(c.Telemetry.OTLP); c.Telemetry.OTLP != "" &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {

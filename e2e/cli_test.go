@@ -75,6 +75,11 @@ func TestCommandsUsedWrongly(t *testing.T) {
 	if err := os.WriteFile(astray, []byte(elsewhere), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	types := filepath.Join(t.TempDir(), "types.yaml")
+	const wrong = "auth: {mode: none}\ndatasets: [{name: d, url: /no/such/folder, schema: {a: int65}}, {name: e, url: /, schema: {b: int66}}]\n"
+	if err := os.WriteFile(types, []byte(wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		code int
@@ -99,6 +104,9 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"config check " + config, 2, "memory"},
 		{"config check " + astray, 1, "/no/such/key"},
 		{"config check " + astray, 1, "/no/such/folder"},
+		{"config check " + types, 2, "int65"},
+		{"config check " + types, 2, "int66"},
+		{"config check " + types, 2, "/no/such/folder"},
 		{"ls --tls-ca /no/such/ca --server grpc+tls://127.0.0.1:1", 2, "/no/such/ca"},
 		{"ls --tls-ca " + key + " --server grpc+tls://127.0.0.1:1", 2, "PEM"},
 		{"ls --tls-ca " + key + " --server " + s.uri, 2, "grpc+tls://"},

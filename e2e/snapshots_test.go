@@ -134,4 +134,7 @@ except pa.ArrowInvalid as e:
 	if out := tag(); strings.Contains(out, "v2") {
 		t.Errorf("tags: %s", out)
 	}
+	if _, errOut, err := run(t, "tag", "d", "v3", "--delete", "--config", config); err == nil || !strings.Contains(errOut, `no tag "v3"`) {
+		t.Errorf("a tag that is not there was taken away: %v %s", err, errOut)
+	}
 }

@@ -150,12 +150,16 @@ func heapShare(memory int64) int64 { return max(memory/8, minHeap) }
 // mounts are the datasets of a config.
 func mounts(cfg *configs.Config) ([]storage.Mount, error) {
 	all := make([]storage.Mount, 0, len(cfg.Datasets))
+	var problems []error
 	for _, d := range cfg.Datasets {
 		rule, err := ruleOf(d)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("dataset %q: schema: %w", d.Name, err)}
+			problems = append(problems, fmt.Errorf("dataset %q: schema: %w", d.Name, err))
 		}
 		all = append(all, storage.Mount{Name: d.Name, URL: d.URL, Files: d.Files, Exclude: d.Exclude, Schema: rule, Hive: d.Partitioning == "hive"})
+	}
+	if problems != nil {
+		return nil, usageError{errors.Join(problems...)}
 	}
 	return all, nil
 }

@@ -31,7 +31,7 @@ func configCommand() *cobra.Command {
 				return usageError{err}
 			}
 			if _, err := mounts(cfg); err != nil {
-				return err
+				return usageError{errors.Join(err, openFiles(cfg))}
 			}
 			if err := openFiles(cfg); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)

@@ -41,6 +41,9 @@ func lsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(all) == 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), "nothing to read: no data files where it looked, none of that name, or none that the token grants")
+				}
 				if asJSON {
 					return listJSON(cmd.OutOrStdout(), all)
 				}

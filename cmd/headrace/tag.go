@@ -38,7 +38,7 @@ Without a NAME, the names that there are. Names are kept with the snapshots, whe
 				case len(args) == 1:
 					return listTags(ctx, cmd.OutOrStdout(), s, args[0])
 				case remove:
-					return s.Untag(ctx, args[0], args[1])
+					return untag(ctx, s, args[0], args[1])
 				default:
 					return s.Tag(ctx, args[0], args[1], id)
 				}
@@ -67,6 +67,18 @@ func (t *target) withStore(ctx context.Context, f func(context.Context, *storage
 		return err
 	}
 	return errors.Join(f(ctx, s), s.Close())
+}
+
+// untag takes a name away that is there: a mistyped one must not look as if it had been.
+func untag(ctx context.Context, s *storage.Store, dataset, name string) error {
+	tags, err := s.Tags(ctx, dataset)
+	if err != nil {
+		return err
+	}
+	if _, ok := tags[name]; !ok {
+		return fmt.Errorf("dataset %s has no tag %q: headrace tag %s lists them", dataset, name, dataset)
+	}
+	return s.Untag(ctx, dataset, name)
 }
 
 func listTags(ctx context.Context, out io.Writer, s *storage.Store, dataset string) error {
