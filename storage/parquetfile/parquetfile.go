@@ -18,8 +18,9 @@
 //
 // Ten minutes of fuzzing each, on one processor that was busy with other things,
 // found no panic and no error without a class: FuzzFooter 487,770 inputs,
-// FuzzDescribe 99,365, FuzzPageHeader 618,151. FuzzScan, which also compares the two readers, had 25,468
-// in ten minutes on a machine with no processor to spare, and no difference.
+// FuzzDescribe 99,365, FuzzPageHeader 618,151, FuzzLevels 286,843, FuzzIndex
+// 64,132,045. FuzzScan, which also compares the two readers, had 429,243 and no
+// difference.
 package parquetfile
 
 import (
