@@ -62,7 +62,7 @@ func (s settings) raceParquet(ctx context.Context, folder, rows string) ([]*cont
 	scanning := func(title, rows string) command {
 		return command{"pyarrow C++ server, " + title, "", []string{s.python, s.script("parquet.py"), "serve", folder, rows}}
 	}
-	all, err := launch(ctx, s.headraceServing(folder),
+	all, err := launch(ctx, s.headraceServing(folder).forgetful(),
 		scanning("its scanner's default batches", "0"), scanning("batches of about 4 MiB", rows))
 	if err != nil {
 		return nil, err

@@ -49,6 +49,13 @@ func (s settings) headraceServing(folder string) command {
 	}
 }
 
+// forgetful makes a gateway decode anew in each round: what it can keep is less than what a round reads, and the policy
+// keeps what came last.
+func (c command) forgetful() command {
+	c.line = append(append([]string{"env", "HEADRACE_CACHE_POLICY=lru"}, c.line...), "--memory", "160MiB")
+	return c
+}
+
 func (s settings) script(name string) string { return filepath.Join(s.root, "bench", name) }
 
 // client runs the Python client and returns what it printed. URI and name are those of the contestant.

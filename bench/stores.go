@@ -89,7 +89,7 @@ func (s settings) raceStores(ctx context.Context, b *strings.Builder, r storeRac
 		return err
 	}
 	url := fmt.Sprintf("s3://data/%s?endpoint=http://%s&requests=%d", r.prefix, r.endpoint, storeRequests)
-	all, err := launch(ctx, command{"headrace, over gRPC", r.request, []string{s.headrace, "serve", url, "--listen", "127.0.0.1:0", "--admin", admin}})
+	all, err := launch(ctx, command{"headrace, over gRPC", r.request, []string{s.headrace, "serve", url, "--listen", "127.0.0.1:0", "--admin", admin}}.forgetful())
 	if err != nil {
 		return err
 	}
