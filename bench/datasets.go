@@ -67,7 +67,7 @@ func (s settings) raceShufflers(ctx context.Context, python, folder string) ([]*
 	for _, format := range []string{"arrow", "numpy"} { // they read the files themselves
 		all = append(all, &contestant{command: command{title: "Hugging Face datasets, format " + format, name: format}})
 	}
-	err = interleave(s.repeats, all, func(c *contestant, warm bool) (err error) {
+	err = interleave(ctx, s.repeats, all, func(c *contestant, warm bool) (err error) {
 		var r reading
 		if c.server != nil {
 			r, err = s.measure(ctx, c, "train")

@@ -33,7 +33,7 @@ func mapped(ctx context.Context, s settings) (string, error) {
 		inPlace, read := *gateway[0], *gateway[0]
 		inPlace.title, read.title = "mapped, "+cache, "read, "+cache
 		all := []*contestant{&inPlace, &read}
-		err := interleave(s.repeats, all, func(c *contestant, counts bool) error {
+		err := interleave(ctx, s.repeats, all, func(c *contestant, counts bool) error {
 			if cache == "cold" {
 				if err := drop(file); err != nil {
 					return err

@@ -60,9 +60,9 @@ func parquet(ctx context.Context, s settings) (string, error) {
 // size of batches suits it best with small rows, ours with large ones: both are shown.
 func (s settings) raceParquet(ctx context.Context, folder, rows string) ([]*contestant, error) {
 	scanning := func(title, rows string) command {
-		return command{"pyarrow C++ server, " + title, "", []string{s.python, s.script("parquet.py"), "serve", folder, rows}}
+		return command{title: "pyarrow C++ server, " + title, line: []string{s.python, s.script("parquet.py"), "serve", folder, rows}}
 	}
-	all, err := launch(ctx, s.headraceServing(folder).forgetful(),
+	all, err := launch(ctx, s.headraceServing(folder).anew(),
 		scanning("its scanner's default batches", "0"), scanning("batches of about 4 MiB", rows))
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ type command struct {
 	title string
 	name  string // of its data set; "" if the server has but one
 	line  []string
+	again bool // it is started again for each round
 }
 
 // contestant is one of the servers that are compared; what is measured lies in runs, one for each round.
@@ -44,15 +45,14 @@ func (r reading) serverCPUPerGB() float64 { return r.serverCPU / r.gb() }
 // headraceServing serves one folder of data as one data set.
 func (s settings) headraceServing(folder string) command {
 	return command{
-		"headrace", filepath.Base(folder),
-		[]string{s.headrace, "serve", folder, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"},
+		title: "headrace", name: filepath.Base(folder),
+		line: []string{s.headrace, "serve", folder, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"},
 	}
 }
 
-// forgetful makes a gateway decode anew in each round: what it can keep is less than what a round reads, and the policy
-// keeps what came last.
-func (c command) forgetful() command {
-	c.line = append(append([]string{"env", "HEADRACE_CACHE_POLICY=lru"}, c.line...), "--memory", "160MiB")
+// anew is the same command, started again for each round: what a gateway keeps in memory would spare it the work.
+func (c command) anew() command {
+	c.again = true
 	return c
 }
 
@@ -88,20 +88,34 @@ func stop(all []*contestant) {
 }
 
 // interleave lets the contestants take turns, in another order each round. The first round fills caches and does not count.
-func interleave(rounds int, all []*contestant, turn func(c *contestant, warm bool) error) error {
+func interleave(ctx context.Context, rounds int, all []*contestant, turn func(c *contestant, warm bool) error) error {
 	for round := range rounds + 1 {
 		for _, i := range rand.Perm(len(all)) {
-			if err := turn(all[i], round > 0); err != nil {
-				return fmt.Errorf("%s: %w", all[i].title, err)
+			c := all[i]
+			if err := errors.Join(c.restart(ctx), turn(c, round > 0)); err != nil {
+				return fmt.Errorf("%s: %w", c.title, err)
 			}
 		}
 	}
 	return nil
 }
 
+// restart starts the server again, if it is to be.
+func (c *contestant) restart(ctx context.Context) error {
+	if !c.again {
+		return nil
+	}
+	c.stop()
+	child, err := start(ctx, c.line[0], c.line[1:]...)
+	if err == nil {
+		c.server = child
+	}
+	return err
+}
+
 // race measures reads of the whole data.
 func (s settings) race(ctx context.Context, all []*contestant) error {
-	return interleave(s.repeats, all, func(c *contestant, warm bool) error {
+	return interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
 		r, err := s.measure(ctx, c, "read")
 		if err == nil && warm {
 			c.runs = append(c.runs, r)

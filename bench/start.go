@@ -156,7 +156,7 @@ func (s settings) firsts(ctx context.Context) ([]waited, error) {
 	for i, c := range all {
 		out[i].title = c.title
 	}
-	err = interleave(s.repeats, all, func(c *contestant, warm bool) error {
+	err = interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
 		printed, err := s.client(ctx, c, "first", fmt.Sprint(firstsPerRound))
 		if err != nil || !warm {
 			return err

@@ -54,7 +54,7 @@ func stores(ctx context.Context, s settings) (string, error) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Stores: Parquet from an S3 server on loopback\n\nversitygw, %d requests in flight at most, %d interleaved rounds; the client touches every byte; medians (least–most).\nAfter a first round that does not count, the gateway answers from the blocks that it keeps: the ratios are those of a second epoch.\n%s\n",
+	fmt.Fprintf(&b, "## Stores: Parquet from an S3 server on loopback\n\nversitygw, %d requests in flight at most, %d interleaved rounds; the client touches every byte; medians (least–most).\nThe gateway is started again for each round, with no block in memory.\n%s\n",
 		storeRequests, s.repeats, versions)
 	for _, r := range []storeRace{
 		{"Scan, large row groups", near, "whole", whole, `{"dataset":"whole"}`, []string{"scan"}, []string{"≥ 0.8"}},
@@ -89,7 +89,7 @@ func (s settings) raceStores(ctx context.Context, b *strings.Builder, r storeRac
 		return err
 	}
 	url := fmt.Sprintf("s3://data/%s?endpoint=http://%s&requests=%d", r.prefix, r.endpoint, storeRequests)
-	all, err := launch(ctx, command{"headrace, over gRPC", r.request, []string{s.headrace, "serve", url, "--listen", "127.0.0.1:0", "--admin", admin}})
+	all, err := launch(ctx, command{title: "headrace, over gRPC", name: r.request, line: []string{s.headrace, "serve", url, "--listen", "127.0.0.1:0", "--admin", admin}}.anew())
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s settings) raceStores(ctx context.Context, b *strings.Builder, r storeRac
 		all = append(all, &contestant{command: command{title: storeReaders[name], name: name}, server: &server{cmd: exec.Command("true")}})
 	}
 	var gets, reads float64
-	err = interleave(s.repeats, all, func(c *contestant, warm bool) error {
+	err = interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
 		var got reading
 		var err error
 		if c == all[0] {

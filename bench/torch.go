@@ -122,7 +122,7 @@ func (s settings) raceLoops(ctx context.Context, all []*contestant, loops []*loo
 	for i, c := range all {
 		c.title, number[c] = loops[i].title, loops[i]
 	}
-	err := interleave(s.repeats, all, func(c *contestant, warm bool) error {
+	err := interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
 		l := number[c]
 		before, err := c.cpu()
 		if err != nil {

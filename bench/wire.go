@@ -23,7 +23,7 @@ func streaming(ctx context.Context, s settings) (string, error) {
 		return "", err
 	}
 	all, err := launch(ctx, s.headraceServing(filepath.Dir(file)), s.wireInCpp(file),
-		command{"arrow-go stock writer", "", []string{self, stockCommand, file}})
+		command{title: "arrow-go stock writer", line: []string{self, stockCommand, file}})
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +49,7 @@ func streaming(ctx context.Context, s settings) (string, error) {
 
 // wireInCpp serves the file with pyarrow's own server.
 func (s settings) wireInCpp(file string) command {
-	return command{"pyarrow C++ server", "", []string{s.python, s.script("wire.py"), "serve", file}}
+	return command{title: "pyarrow C++ server", line: []string{s.python, s.script("wire.py"), "serve", file}}
 }
 
 // wireData makes the data unless it is there from an earlier run. It lies in a folder of its own: one data set.
