@@ -38,6 +38,13 @@ assert sorted(shuffled, key=lambda r: r["x"]) == [{"note": r["note"], "x": r["x"
 			t.Errorf("%v: %s\nwant %q", err, out, part)
 		}
 	}
+	const drift = `d: column "x" differs: int8 (a.parquet), int64 (b.parquet)`
+	if out, _, err = run(t, "verify", "--server", s.uri, "d"); err != nil || !strings.Contains(out, "4 rows read") || !strings.Contains(out, drift) {
+		t.Errorf("%v: %s\nwant %q", err, out, drift)
+	}
+	if out, _, err = run(t, "verify", "--server", s.uri, "d", "--json"); err != nil || !strings.Contains(out, `"drift":[{"column":"x","types":[{"type":"int8"`) {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // Strictly, the same files are refused before the first row, with what differs and what to do.
@@ -57,6 +64,12 @@ for call in [lambda: client.get_flight_info(request(dataset="d")), lambda: read(
 	out, _, err := run(t, "ls", "--server", s.uri, "--json")
 	if err != nil || !strings.Contains(out, `"drift":[{"column":"x","types":[{"type":"int8","shards":1,"first":"a.parquet"}`) {
 		t.Errorf("%v: %s", err, out)
+	}
+	_, said, err := run(t, "verify", "--server", s.uri, "d")
+	for _, want := range []string{"cannot be served", `d: column "x" differs: int8 (a.parquet), int64 (b.parquet)`} {
+		if err == nil || !strings.Contains(said, want) {
+			t.Errorf("%v: %s\nwant %q", err, said, want)
+		}
 	}
 }
 

@@ -83,11 +83,16 @@ func list(w io.Writer, all []client.Dataset) error {
 		for _, c := range d.Meta.Corrupt {
 			fmt.Fprintf(w, "\n%s: shard %s: %s\n", d.Name, c.Shard, c.Error)
 		}
-		for _, drift := range d.Meta.Drift {
-			fmt.Fprintf(w, "\n%s: column %q differs: %s\n", d.Name, drift.Column, types(drift))
-		}
+		printDrift(w, d.Name, d.Meta.Drift)
 	}
 	return nil
+}
+
+// printDrift tells which columns of a dataset are not the same in all shards.
+func printDrift(w io.Writer, dataset string, columns []wire.Drift) {
+	for _, c := range columns {
+		fmt.Fprintf(w, "\n%s: column %q differs: %s\n", dataset, c.Column, types(c))
+	}
 }
 
 // notes are what is worth knowing of a dataset in one line.

@@ -20,14 +20,15 @@ import (
 
 // verified is what a walk over all bytes of a dataset found.
 type verified struct {
-	Dataset  string     `json:"dataset"`
-	Snapshot string     `json:"snapshot"`
-	Shards   int64      `json:"shards"`
-	Rows     int64      `json:"rows"` // that were read
-	Seconds  float64    `json:"seconds"`
-	Bad      []badShard `json:"bad"`
-	total    int64      // rows that there should be
-	bar      io.Writer  // nil: nobody watches
+	Dataset  string       `json:"dataset"`
+	Snapshot string       `json:"snapshot"`
+	Shards   int64        `json:"shards"`
+	Rows     int64        `json:"rows"` // that were read
+	Seconds  float64      `json:"seconds"`
+	Bad      []badShard   `json:"bad"`
+	Drift    []wire.Drift `json:"drift,omitempty"` // columns that are not the same in all shards
+	total    int64        // rows that there should be
+	bar      io.Writer    // nil: nobody watches
 	began    time.Time
 	drawn    time.Time
 }
@@ -46,7 +47,7 @@ func verifyCommand() *cobra.Command {
 		Short: "Read every byte of a dataset, and print which files to leave out",
 		Long: `Read every byte of a dataset: all rows of all shards are decoded, checksums compared where files have some.
 Shards that cannot be read to their end are printed with the reason, and as the key exclude of a config.
-Exits with 1 if there are any.`,
+Exits with 1 if there are any. Columns that are not the same in all shards are printed, too.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("name a DATASET: one")
@@ -60,6 +61,7 @@ Exits with 1 if there are any.`,
 			}
 			err := t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return v.walk(ctx, c) })
 			if err != nil {
+				printDrift(cmd.ErrOrStderr(), v.Dataset, v.Drift)
 				return err
 			}
 			return v.tell(cmd.OutOrStdout(), asJSON)
@@ -82,10 +84,11 @@ func (v *verified) walk(ctx context.Context, c *client.Client) error {
 			meta = &all[i].Meta
 		}
 	}
-	switch {
-	case meta == nil:
+	if meta == nil {
 		return fmt.Errorf("there is no dataset %q, or it may not be read", v.Dataset)
-	case meta.Error != "":
+	}
+	v.Drift = meta.Drift
+	if meta.Error != "" {
 		return fmt.Errorf("dataset %q cannot be served: %s", v.Dataset, meta.Error)
 	}
 	v.Snapshot, v.Shards, v.total, v.began = meta.Snapshot, meta.Shards, meta.Rows, time.Now()
@@ -159,6 +162,7 @@ func (v *verified) tell(w io.Writer, asJSON bool) error {
 func (v *verified) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s rows read in %.1f s, %s rows/s; %d of %d shards cannot be read\nsnapshot %s\n",
 		v.Dataset, count(v.Rows), v.Seconds, count(int64(float64(v.Rows)/max(v.Seconds, 1e-9))), len(v.Bad), v.Shards, v.Snapshot)
+	printDrift(w, v.Dataset, v.Drift)
 	var globs []string
 	for _, b := range v.Bad {
 		fmt.Fprintf(w, "\n%s\n", b.Error)
