@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ const (
 	minMemory = 128 << 20 // bytes: half of it is the Go heap's, less would leave nothing to hold blocks in
 	maxSkew   = 5 * time.Minute
 	maxName   = 255 // bytes of a dataset's name
+	maxTenant = 256 // bytes of a tenant's name in a token
 )
 
 // check finds what single values cannot show: values out of range, missing ones, and those that contradict each other.
@@ -53,6 +55,7 @@ func (l *loader) check() {
 	l.checkAuth()
 	l.checkDatasets()
 	l.checkSnapshots()
+	l.checkTenants()
 }
 
 // checkExposure refuses what strangers on the network could read or listen to.
@@ -106,6 +109,28 @@ const minKeep = 24 * time.Hour
 func (l *loader) checkSnapshots() {
 	if k := l.config.Snapshots.Keep; k < minKeep {
 		l.problem("snapshots_keep", "%s is too short; at least %s", k, minKeep)
+	}
+}
+
+// checkTenants looks at names that no token can bear, and at shares of more than there is.
+func (l *loader) checkTenants() {
+	all, said := 0.0, []string{}
+	for _, t := range l.config.Tenants {
+		item := "tenants." + t.Name
+		switch {
+		case t.Name == "":
+			l.problem("tenants", "a tenant without a name")
+		case len(t.Name) > maxTenant || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, unicode.IsControl):
+			l.problem(item, "no token bears such a name: it has more than %d bytes, bad UTF-8 or a control character", maxTenant)
+		case l.config.Auth.Mode == "none" && t.Name != "local":
+			l.problem(item, "unknown tenant: in mode none everybody is the tenant local")
+		}
+		if all += t.Memory; t.Memory > 0 {
+			said = append(said, fmt.Sprintf("%s %g", t.Name, t.Memory))
+		}
+	}
+	if all > 1+1e-9 {
+		l.problem("tenants", "the shares of memory are %.6g in all, more than the 1 that there is: %s", all, strings.Join(said, ", "))
 	}
 }
 

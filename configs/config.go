@@ -26,6 +26,7 @@ type Config struct {
 	Refresh   time.Duration
 	Snapshots Snapshots
 	Cache     Cache
+	Tenants   []Tenant // in the order of the file
 	Limits    Limits
 	Telemetry Telemetry
 }
@@ -75,6 +76,12 @@ type Snapshots struct {
 
 // Cache says what is kept.
 type Cache struct{ Policy string }
+
+// Tenant is what one tenant may have.
+type Tenant struct {
+	Name   string
+	Memory float64 // the part of what is kept that no other pushes it below; 0: none
+}
 
 // Limits bound how long things may wait, and how large they may be.
 type Limits struct {
@@ -159,7 +166,7 @@ func newLoader() *loader {
 func (l *loader) defaults(prefix string) {
 	for _, k := range keys {
 		rest, under := strings.CutPrefix(k.name, prefix)
-		if under && !strings.Contains(rest, "[]") && k.at != nil && k.standard != "" {
+		if under && !strings.ContainsAny(rest, "[*") && k.at != nil && k.standard != "" {
 			k.store(l.config, k.parsed(k.standard))
 		}
 	}

@@ -63,6 +63,7 @@ func TestSample(t *testing.T) {
 		Refresh:   30 * time.Second,
 		Snapshots: Snapshots{Dir: "/var/cache/headrace", URL: "s3://data/headrace", Keep: 2160 * time.Hour},
 		Cache:     Cache{Policy: "auto"},
+		Tenants:   []Tenant{{Name: "vision", Memory: .5}},
 		Limits:    Limits{StallTimeout: time.Minute, DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second, PageBytes: 256 << 20},
 		Telemetry: Telemetry{Log: "info"},
 	}
@@ -145,17 +146,54 @@ limits: {drain_timeout: 60s, admission_timeout: 90s, page_bytes: 256MiB}
 	}
 }
 
+func TestTenants(t *testing.T) {
+	c, problems := load(t, "auth: {mode: jwt, issuer: i, audience: a, keys: [{algorithm: HS256, file: k}]}\n"+
+		"tenants:\n  vision: {memory: 0.5, streams: 0}\n  \"a.b c\": {memory: .25}\n  idle: {}\n  none:\n")
+	want := []Tenant{{Name: "vision", Memory: .5}, {Name: "a.b c", Memory: .25}, {Name: "idle"}, {Name: "none"}}
+	if problems != nil || !reflect.DeepEqual(c.Tenants, want) {
+		t.Fatalf("%q, %+v", problems, c)
+	}
+	if c, problems := load(t, minimal+"tenants: {local: {memory: 1}}"); problems != nil || c.Tenants[0].Memory != 1 {
+		t.Errorf("%q", problems)
+	}
+	const bad = `" is not a share such as 0.5, which is half: it is to be more than 0 and at most 1`
+	for text, want := range map[string]string{
+		"{local: {memory: 4GiB}}":                      `headrace.yaml:2: tenants.local.memory: "4GiB` + bad,
+		"{local: {memory: 50%}}":                       `tenants.local.memory: "50%` + bad,
+		"{local: {memory: 0}}":                         `tenants.local.memory: "0` + bad,
+		"{local: {memory: -0.1}}":                      `tenants.local.memory: "-0.1` + bad,
+		"{local: {memory: 1.5}}":                       `tenants.local.memory: "1.5` + bad,
+		"{local: {memory: .nan}}":                      bad,
+		"{local: {memory: 1e-3}}":                      bad,
+		"{local: {memory: [1]}}":                       "tenants.local.memory: a single value is expected",
+		"{local: {memori: 1}}":                         "headrace.yaml:2: tenants.local.memori: unknown key; did you mean tenants.*.memory?",
+		"{local: 0.5}":                                 `tenants.local: keys with values are expected here, not "0.5"`,
+		"[local]":                                      "tenants: keys with values are expected here, not a list",
+		"{local: {memory: 1}, local: {}}":              "tenants.local: set twice, first at headrace.yaml:2",
+		"{vision: {memory: 1}}":                        "headrace.yaml:2: tenants.vision: unknown tenant: in mode none everybody is the tenant local",
+		`{"": {memory: 1}}`:                            "tenants: a tenant without a name",
+		`{"a\u0007": {}}`:                              "no token bears such a name",
+		"{local: {memory: 0.75}, b: {memory: 0.2501}}": "tenants: the shares of memory are 1.0001 in all, more than the 1 that there is: local 0.75, b 0.2501",
+	} {
+		_, problems := load(t, minimal+"tenants: "+text)
+		if found := strings.Join(problems, "\n"); !strings.Contains(found, want) {
+			t.Errorf("%s: %q, want %q", text, found, want)
+		}
+	}
+}
+
 func TestPlannedValuesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"tls: {client_ca: ca.pem}":        "tls.client_ca: ca.pem is not",
-		"auth: {jwks: https://x/jwks}":    "auth.jwks: https://x/jwks is not",
-		"auth: {mode: mtls}":              "auth.mode: mtls is not",
-		"auth: {policy: p.yaml}":          "auth.policy: p.yaml is not",
-		"auth: {cut_on_expiry: true}":     "auth.cut_on_expiry: true is not",
-		"datasets: [{arrays: [t2m]}]":     "datasets[0].arrays: is not",
-		"datasets: [{dim: time}]":         "datasets[0].dim: time is not",
-		"cache: {disk: {limit: 1GiB}}":    "cache.disk.limit: 1GiB is not",
-		"tenants: {vision: {streams: 6}}": "tenants: is not",
+		"tls: {client_ca: ca.pem}":       "tls.client_ca: ca.pem is not",
+		"auth: {jwks: https://x/jwks}":   "auth.jwks: https://x/jwks is not",
+		"auth: {mode: mtls}":             "auth.mode: mtls is not",
+		"auth: {policy: p.yaml}":         "auth.policy: p.yaml is not",
+		"auth: {cut_on_expiry: true}":    "auth.cut_on_expiry: true is not",
+		"datasets: [{arrays: [t2m]}]":    "datasets[0].arrays: is not",
+		"datasets: [{dim: time}]":        "datasets[0].dim: time is not",
+		"cache: {disk: {limit: 1GiB}}":   "cache.disk.limit: 1GiB is not",
+		"tenants: {v: {streams: 6}}":     "tenants.v.streams: 6 is not",
+		"tenants: {v: {bandwidth: 1GB}}": "tenants.v.bandwidth: 1GB is not",
 	} {
 		_, problems := load(t, text)
 		if found := strings.Join(problems, "\n"); !strings.Contains(found, "headrace.yaml:1: "+want+" supported yet") {

@@ -9,7 +9,7 @@ import (
 
 // key is one row of the table: all that is known about a key.
 type key struct {
-	name     string   // dotted, "[]" where the items of a list begin
+	name     string   // dotted, "[]" where the items of a list begin, "*" for the name of an item
 	kind     kind     // how its text is read
 	standard string   // the default, as one would write it; "" if there is none
 	shown    string   // the default in words, where it is computed
@@ -163,7 +163,18 @@ var keys = []key{
 	{name: "cache.decoders.max", kind: aNumber, standard: "0", about: "The most decoders at work."},
 	{name: "cache.decoders.grow_at", kind: aNumber, standard: "128", about: "The queue at which decoders are added."},
 	{name: "cache.decoders.shrink_below", kind: aNumber, standard: "0.3", about: "The load below which decoders are taken away."},
-	{name: "tenants", kind: aTable, standard: "{}", about: "Shares of tenants."},
+	{
+		name: "tenants", kind: aTable, standard: "{}",
+		about: "What single tenants may have, by the name that their tokens bear: `{vision: {memory: 0.5}}`. In mode `none` everybody is `local`.",
+		at:    func(c *Config) any { return &c.Tenants },
+	},
+	{
+		name: "tenants.*.memory", kind: aShare,
+		about: "The part of what is kept in memory that no other tenant pushes this one below: more than 0, all tenants' together at most 1. While others do not need it, a tenant keeps more. Tenants that are not listed, or without it, share what is left.",
+		at:    func(c *Config) any { return &last(c.Tenants).Memory },
+	},
+	{name: "tenants.*.streams", kind: aNumber, standard: "0", about: "The most streams of the tenant at once."},
+	{name: "tenants.*.bandwidth", kind: aSize, standard: "0", about: "The most bytes that are sent to the tenant in a second."},
 
 	{
 		name: "limits.stall_timeout", kind: aDuration, standard: "60s",
@@ -197,8 +208,8 @@ var keys = []key{
 // served reports whether the key does anything yet.
 func (k key) served() bool { return k.at != nil }
 
-// inList reports whether the key belongs to the items of a list.
-func (k key) inList() bool { return strings.Contains(k.name, "[]") }
+// inList reports whether the key belongs to the items of a list, or to those of a table.
+func (k key) inList() bool { return strings.Contains(k.name, "[]") || strings.Contains(k.name, ".*.") }
 
 // scalar reports whether the value is one text, as the environment and the command line can give it.
 func (k key) scalar() bool {
@@ -247,6 +258,8 @@ func (k key) store(c *Config, value any) {
 		*p = value.(bool)
 	case *int64:
 		*p = value.(int64)
+	case *float64:
+		*p = value.(float64)
 	case *time.Duration:
 		*p = value.(time.Duration)
 	case *[]string:
@@ -261,6 +274,13 @@ func (k key) grow(c *Config) {
 		*p = append(*p, Key{})
 	case *[]Dataset:
 		*p = append(*p, Dataset{})
+	}
+}
+
+// entitle adds an item with a name to a table; the keys of the table then speak of that one.
+func (k key) entitle(c *Config, name string) {
+	if p, ok := k.at(c).(*[]Tenant); ok {
+		*p = append(*p, Tenant{Name: name})
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	aSize     kind = "size"     // bytes, int64
 	aDuration kind = "duration" // time.Duration
 	aNumber   kind = "number"   // float64
+	aShare    kind = "share"    // float64, more than 0 and at most 1
 	anAddress kind = "address"
 	aPath     kind = "path"
 	aLocation kind = "path or URL"
@@ -41,6 +42,8 @@ func (k kind) parse(folder, text string) (any, error) {
 		return parseDuration(text)
 	case aNumber:
 		return strconv.ParseFloat(text, 64)
+	case aShare:
+		return parseShare(text)
 	case anAddress:
 		return text, checkAddress(text)
 	case aPath:
@@ -80,6 +83,15 @@ func parseSize(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is too large", text)
 	}
 	return int64(n), nil
+}
+
+// parseShare reads a part of something. Percents and sizes are refused: the whole is not known before the gateway runs.
+func parseShare(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n > 0 && n <= 1) || strings.Trim(text, "0123456789.") != "" {
+		return 0, fmt.Errorf("%q is not a share such as 0.5, which is half: it is to be more than 0 and at most 1", text)
+	}
+	return n, nil
 }
 
 func parseDuration(text string) (time.Duration, error) {

@@ -48,20 +48,31 @@ func (l *loader) mapping(prefix, shown string, node ast.Node) {
 	if node.Type() == ast.NullType {
 		return
 	}
-	m, ok := node.(*ast.MappingNode)
-	if !ok {
-		l.problemAt(l.at(node), strings.TrimSuffix(shown, "."), "keys with values are expected here, not %s", describe(node))
-		return
-	}
-	seen := map[string]string{}
-	for _, v := range m.Values {
-		name := keyText(v.Key)
-		if first, twice := seen[name]; twice {
-			l.problems = append(l.problems, fmt.Sprintf("%s: %s: set twice, first at %s", l.at(v.Key), shown+name, first))
-			continue
-		}
-		seen[name] = l.at(v.Key)
+	for name, v := range l.pairs(shown, node) {
 		l.value(prefix+name, shown+name, v)
+	}
+}
+
+// pairs yields what stands in a mapping, each key once.
+func (l *loader) pairs(shown string, node ast.Node) func(yield func(string, *ast.MappingValueNode) bool) {
+	return func(yield func(string, *ast.MappingValueNode) bool) {
+		m, ok := node.(*ast.MappingNode)
+		if !ok {
+			l.problemAt(l.at(node), strings.TrimSuffix(shown, "."), "keys with values are expected here, not %s", describe(node))
+			return
+		}
+		seen := map[string]string{}
+		for _, v := range m.Values {
+			name := keyText(v.Key)
+			if first, twice := seen[name]; twice {
+				l.problems = append(l.problems, fmt.Sprintf("%s: %s: set twice, first at %s", l.at(v.Key), shown+name, first))
+				continue
+			}
+			seen[name] = l.at(v.Key)
+			if !yield(name, v) {
+				return
+			}
+		}
 	}
 }
 
@@ -82,9 +93,7 @@ func (l *loader) value(name, shown string, v *ast.MappingValueNode) {
 	case k.kind == aSchema && v.Value.Type() == ast.MappingType:
 		l.columns(shown, v.Value.(*ast.MappingNode))
 	case k.kind == aTable:
-		if m, ok := v.Value.(*ast.MappingNode); !ok || len(m.Values) > 0 {
-			l.problemAt(where, shown, "is not supported yet")
-		}
+		l.table(k, shown, v.Value)
 	default:
 		text, ok := scalar(v.Value)
 		if !ok {
@@ -107,6 +116,17 @@ func (l *loader) list(k key, shown string, node ast.Node) {
 		name := fmt.Sprintf("%s[%d]", shown, i)
 		l.where[name] = l.at(item)
 		l.mapping(k.name+"[].", name+".", item)
+	}
+}
+
+// table reads items that have names.
+func (l *loader) table(k key, shown string, node ast.Node) {
+	for name, v := range l.pairs(shown+".", node) {
+		k.entitle(l.config, name)
+		l.defaults(k.name + ".*.")
+		item := shown + "." + name
+		l.where[item] = l.at(v.Key)
+		l.mapping(k.name+".*.", item+".", v.Value)
 	}
 }
 

@@ -59,7 +59,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	if err != nil {
 		return nil, err
 	}
-	if a.cache, err = cache.New(cache.Options{Ledger: a.ledger, Pool: a.pool, Policy: cfg.Cache.Policy}); err != nil {
+	if a.cache, err = cache.New(cache.Options{Ledger: a.ledger, Pool: a.pool, Policy: cfg.Cache.Policy, Shares: sharesOf(cfg.Tenants)}); err != nil {
 		return nil, err
 	}
 	who, err := verifier(log)
@@ -143,6 +143,17 @@ func shares(memory int64) (idle, limit int64, err error) {
 	pool := memory - heapShare(memory)
 	idle = pool / 8
 	return idle, pool - idle, nil
+}
+
+// sharesOf is what tenants are granted of what is kept, by name.
+func sharesOf(tenants []configs.Tenant) map[string]float64 {
+	all := map[string]float64{}
+	for _, t := range tenants {
+		if t.Memory > 0 {
+			all[t.Name] = t.Memory
+		}
+	}
+	return all
 }
 
 func heapShare(memory int64) int64 { return max(memory/8, minHeap) }

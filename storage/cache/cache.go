@@ -28,7 +28,7 @@ type Options struct {
 	Pool   *frame.Pool
 	Limit  int64              // bytes that are kept at most; 0: all that nobody else needs
 	Policy string             // one of Policies; empty: Auto
-	Shares map[string]float64 // of memory by tenant, that no other tenant pushes it below
+	Shares map[string]float64 // by tenant, of what is kept: what others read never pushes it below
 }
 
 // Cache keeps frames. It is safe for concurrent use.
@@ -422,7 +422,7 @@ func (c *Cache) keep(e *entry) {
 				return
 			}
 		default:
-			if gone = c.victims(short); len(gone) == 0 && !c.drop(e) {
+			if gone = c.victims(short, e.part); len(gone) == 0 && !c.drop(e) {
 				return
 			} else if len(gone) == 0 {
 				gone = []*entry{e}
@@ -455,7 +455,7 @@ func (c *Cache) give(n int64) (freed int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drain()
-	gone := c.victims(n)
+	gone := c.victims(n, nil)
 	for _, e := range gone {
 		freed += e.bytes
 	}
@@ -485,31 +485,6 @@ func (c *Cache) each(do func(*entry) bool) {
 			return
 		}
 	}
-}
-
-// victims takes entries out, those that have to go first, until they are so many bytes.
-func (c *Cache) victims(n int64) (gone []*entry) {
-	for freed := int64(0); freed < n; {
-		e := c.victim()
-		if e == nil {
-			break
-		}
-		freed += e.bytes
-		gone = append(gone, e)
-	}
-	return gone
-}
-
-// victim takes out the entry that has to go first, nil if all are leased.
-func (c *Cache) victim() *entry {
-	for _, p := range c.fullest() {
-		for i := p.policy.Victim(); i != nil; i = p.policy.Victim() {
-			if c.drop(i.entry) {
-				return i.entry
-			}
-		}
-	}
-	return nil
 }
 
 // drop takes an entry out, unless it is leased.

@@ -23,9 +23,9 @@ var policies = map[string]func() Policy{
 // part is what one tenant with a share, or all that have none, keep. It is
 // guarded by the cache's lock.
 type part struct {
-	share  float64 // of all memory, that nobody pushes it below
+	share  float64 // of what all parts have, that no other pushes it below
 	policy Policy
-	bytes  int64 // that the policy has
+	bytes  int64 // that the policy has, in use or kept
 }
 
 // use lets the policy know of a use.
@@ -59,3 +59,37 @@ func (c *Cache) fullest() []*part {
 }
 
 func (p *part) fill() float64 { return float64(p.bytes) / p.share }
+
+// victims takes entries out, those that have to go first, until they are so many bytes: for a part that wants to keep
+// more, or, if that is nil, for streams.
+func (c *Cache) victims(n int64, whose *part) (gone []*entry) {
+	for freed := int64(0); freed < n; {
+		e := c.victim(whose)
+		if e == nil {
+			break
+		}
+		freed += e.bytes
+		gone = append(gone, e)
+	}
+	return gone
+}
+
+// victim takes out the entry that has to go first, nil if all are leased. To keep what one part has read, others give
+// only what they have beyond their shares.
+func (c *Cache) victim(whose *part) *entry {
+	var all int64
+	for _, p := range c.parts {
+		all += p.bytes
+	}
+	for _, p := range c.fullest() {
+		if whose != nil && p != whose && float64(p.bytes) <= p.share*float64(all) {
+			continue
+		}
+		for i := p.policy.Victim(); i != nil; i = p.policy.Victim() {
+			if c.drop(i.entry) {
+				return i.entry
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// hoards makes two datasets: "small" of 12 MiB, which fits the memory of gateways with the least, and "big" of 90, which
+// does not.
+func hoards(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	python(t, `
+random = np.random.default_rng(7)
+for name, shards in (("small", 1), ("big", 8)):
+    os.mkdir(f"{sys.argv[1]}/{name}")
+    for shard in range(shards):
+        x = pa.FixedSizeListArray.from_arrays(pa.array(random.random(12_000 * 250, np.float32)), 250)
+        table = pa.table({"id": np.arange(12_000) + shard * 12_000, "x": x})
+        pq.write_table(table, f"{sys.argv[1]}/{name}/{shard}.parquet", row_group_size=3_000, use_dictionary=False)
+`, dir)
+	return dir
+}
+
+// tenanted serves folders as datasets to tenants with tokens, by a config with more lines.
+func tenanted(t *testing.T, dir, key string, names []string, more ...string) *server {
+	t.Helper()
+	lines := []string{
+		"listen: 127.0.0.1:0", "admin: 127.0.0.1:0", "memory: 128MiB",
+		fmt.Sprintf("auth: {mode: jwt, issuer: %q, audience: %s, keys: [{algorithm: HS256, file: %q}]}", issuer, audience, key), "datasets:",
+	}
+	for _, name := range names {
+		lines = append(lines, fmt.Sprintf("  - {name: %s, url: %q}", name, filepath.Join(dir, name)))
+	}
+	config := filepath.Join(t.TempDir(), "headrace.yaml")
+	if err := os.WriteFile(config, []byte(strings.Join(append(lines, more...), "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, "", "--config", config)
+}
+
+// Two tenants, one of which reads more than fits, over and over: the other one's data stays where it was, within its share.
+func TestSharesOfTenants(t *testing.T) {
+	t.Parallel()
+	dir, key := hoards(t), secret(t)
+	s := tenanted(t, dir, key, []string{"small", "big"}, "tenants: {vision: {memory: 0.4}}")
+	python(t, `
+uri, vision, other = sys.argv[1:]
+client = fl.connect(uri)
+
+def epoch(token, name, number):
+    fields = dict(dataset=name, shuffle="window", window_blocks=1, batch_size=500, epoch=number)
+    info = client.get_flight_info(request(**fields), auth(token))
+    return client.do_get(info.endpoints[0].ticket, auth(token)).read_all().num_rows
+
+def served(token):
+    [result] = client.do_action(("headrace.stats", b""), auth(token))
+    counts = json.loads(result.body.to_pybytes())["cache"]["served"]
+    return sum(sum(c["hits"].values()) for c in counts), sum(c["misses"] for c in counts)
+
+assert epoch(vision, "small", 0) == 12_000
+hits, misses = served(vision)
+assert hits == 0 and misses > 2, (hits, misses)
+for number in range(2):
+    assert epoch(other, "big", number) == 96_000
+assert served(other)[1] > 8 * misses, served(other)
+assert epoch(vision, "small", 1) == 12_000
+assert served(vision) == (misses, misses), (served(vision), misses)
+`, s.uri, mint(t, key, "vision", "--grant", "*"), mint(t, key, "other", "--grant", "*"))
+}
