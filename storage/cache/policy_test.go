@@ -59,26 +59,49 @@ func ratio(hits []bool) float64 {
 
 // oracle keeps what is needed soonest: no policy can have more hits.
 func oracle(trace []int, capacity int) []bool {
-	next, last := make([]int, len(trace)), map[int]int{}
-	for n := len(trace) - 1; n >= 0; n-- {
-		next[n] = math.MaxInt
-		if at, ok := last[trace[n]]; ok {
-			next[n] = at
-		}
-		last[trace[n]] = n
-	}
-	hits, resident, order := make([]bool, len(trace)), map[int]int{}, &furthest{}
+	trace, blocks := dense(trace)
+	next := nextNeeds(trace, blocks)
+	hits, resident, order := make([]bool, len(trace)), 0, &furthest{}
+	until := make([]int, blocks) // when a resident block is needed next
 	for n, key := range trace {
-		_, hits[n] = resident[key]
-		resident[key] = next[n]
+		if hits[n] = until[key] > 0; !hits[n] {
+			resident++
+		}
+		until[key] = next[n]
 		heap.Push(order, need{key, next[n]})
-		for len(resident) > capacity {
-			if far := heap.Pop(order).(need); resident[far.key] == far.at { // else it was needed since
-				delete(resident, far.key)
+		for resident > capacity {
+			if far := heap.Pop(order).(need); until[far.key] == far.at { // else it was needed since
+				until[far.key] = 0
+				resident--
 			}
 		}
 	}
 	return hits
+}
+
+// dense numbers the blocks of a trace from 0 on.
+func dense(trace []int) (same []int, blocks int) {
+	numbers := map[int]int{}
+	same = make([]int, len(trace))
+	for n, key := range trace {
+		if _, ok := numbers[key]; !ok {
+			numbers[key] = len(numbers)
+		}
+		same[n] = numbers[key]
+	}
+	return same, len(numbers)
+}
+
+// nextNeeds tells for each request when its block is asked for again.
+func nextNeeds(trace []int, blocks int) []int {
+	next, last := make([]int, len(trace)), make([]int, blocks)
+	for n := len(trace) - 1; n >= 0; n-- {
+		if next[n] = last[trace[n]]; next[n] == 0 { // nothing is needed again at the first request
+			next[n] = math.MaxInt
+		}
+		last[trace[n]] = n
+	}
+	return next
 }
 
 type need struct{ key, at int }
@@ -200,6 +223,63 @@ func TestEpochs(t *testing.T) {
 			}
 			if got := ratio(oracle(trace, capacity)[2*n:]); math.Abs(got-c) > .01 {
 				t.Errorf("c = %.2f, shuffled %v: the oracle %.4f", c, shuffle, got)
+			}
+		}
+	}
+}
+
+// jobs is as many passes over n blocks by each of several jobs, which take turns, each in new orders of its own and so far
+// on as its place among them is.
+func jobs(n, epochs, count int) []int {
+	r := rand.New(rand.NewPCG(5, 11))
+	orders := make([][]int, count)
+	for j := range orders {
+		skip := j * n / count
+		for len(orders[j]) < epochs*n+skip {
+			orders[j] = append(orders[j], r.Perm(n)...)
+		}
+		orders[j] = orders[j][skip:]
+	}
+	var all []int
+	for at := range epochs * n {
+		for j := range orders {
+			all = append(all, orders[j][at])
+		}
+	}
+	return all
+}
+
+// needed is what the oracle has of blocks that are needed very often in an epoch, each time at random: 1 - e^-x, where
+// c = 1 - (1+x) e^-x.
+func needed(c float64) float64 {
+	low, high := 0., 50.
+	for range 100 {
+		if x := (low + high) / 2; 1-(1+x)*math.Exp(-x) < c {
+			low = x
+		} else {
+			high = x
+		}
+	}
+	return 1 - math.Exp(-low)
+}
+
+// TestManyJobs: what several jobs over the same blocks have with an oracle. For two and for sixteen of them another
+// simulator's numbers, for many a closed form.
+func TestManyJobs(t *testing.T) {
+	for _, many := range []struct {
+		jobs, blocks, epochs int
+		want                 map[float64]float64
+	}{
+		{2, 4000, 8, map[float64]float64{.1: .322, .5: .728, .9: .950}},
+		{16, 4000, 4, map[float64]float64{.1: .400, .5: .802, .9: .977}},
+		{64, 6000, 1, map[float64]float64{.1: needed(.1), .5: needed(.5), .9: needed(.9)}},
+	} {
+		trace := jobs(many.blocks, many.epochs, many.jobs)
+		for c, want := range many.want {
+			hits := oracle(trace, int(c*float64(many.blocks)))
+			quarter := len(hits) / 4 // in the first the cache fills, from the last on the end is seen
+			if got := ratio(hits[quarter : 3*quarter]); math.Abs(got-want) > .01 {
+				t.Errorf("%d jobs, c = %.1f: %.4f, not %.4f", many.jobs, c, got, want)
 			}
 		}
 	}
