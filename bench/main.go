@@ -30,6 +30,7 @@ type settings struct {
 
 // benches by name; each returns its table as Markdown.
 var benches = map[string]func(context.Context, settings) (string, error){
+	"cache":    caching,
 	"checks":   checking,
 	"datasets": datasets,
 	"gather":   gathering,

@@ -15,6 +15,8 @@ type mount struct {
 	Mount
 	refresh  time.Duration
 	far      bool // it lies in a store
+	requests int  // that may be in flight there
+	pace     pace
 	clients  *bucket.Clients
 	shelves  []*shelf
 	events   Events
@@ -45,7 +47,7 @@ func newMount(m Mount, refresh time.Duration, clients *bucket.Clients, shelves [
 	if err := m.checkFiles(); err != nil {
 		return nil, fmt.Errorf("dataset %q: %w", m.Name, err)
 	}
-	return &mount{Mount: m, refresh: refresh, far: bucket.Far(m.URL), clients: clients, shelves: shelves, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
+	return &mount{Mount: m, refresh: refresh, far: bucket.Far(m.URL), requests: clients.Requests(m.URL), clients: clients, shelves: shelves, events: events, registry: r, gate: newGate(), last: &listing{}}, nil
 }
 
 func (m *mount) rules() snapshot.Rules { return snapshot.Rules{Schema: m.Schema, Hive: m.Hive} }
@@ -58,8 +60,16 @@ func (m *mount) open() (*bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.Observed(bucket.Events{Request: func(ctx context.Context, verb string) func(int64, error) {
-		return m.events.Request(ctx, m.Name, verb)
+	return b.Observed(bucket.Events{Answered: m.pace.answered, Request: func(ctx context.Context, verb string) func(int64, error) {
+		done := m.events.Request(ctx, m.Name, verb)
+		if verb != "get" {
+			return done
+		}
+		m.pace.ask(time.Now())
+		return func(n int64, err error) {
+			m.pace.came(time.Now(), n)
+			done(n, err)
+		}
 	}}), nil
 }
 

@@ -28,6 +28,7 @@ type Reader struct {
 	row            int64 // of the segment, where scan stands
 	scan           scanner
 	obj            *bucket.Object // of the shard, open between its segments
+	mount          *mount         // that it lies in
 	release        func()
 }
 
@@ -113,7 +114,7 @@ func (r *Reader) enter(ctx context.Context, sh *snapshot.Shard) error {
 	if err != nil {
 		return err
 	}
-	r.obj, r.release = obj, release
+	r.obj, r.release, r.mount = obj, release, d.mount
 	return nil
 }
 
@@ -138,6 +139,7 @@ func (r *Reader) decode(ctx context.Context, b snapshot.Block) (leases []*frame.
 		size += l.Size()
 	}
 	r.store.measures.frames(r.snap, b, r.p, size)
+	r.mount.pace.decoded()
 	if rows != b.To-b.From {
 		for _, l := range leases {
 			l.Release()

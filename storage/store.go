@@ -122,13 +122,12 @@ func (s *Store) Datasets(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Parallel is how many segments of a snapshot are best read at once: as many as
+// Parallel is how many blocks of a snapshot are best read at once: as many as
 // there are processors, and more where reading is mostly waiting for a store.
 func (s *Store) Parallel(snap *snapshot.Snapshot) int {
-	const far = 8
 	n := runtime.GOMAXPROCS(0)
 	if d := s.registry.known(snap.Dataset); d != nil && d.mount.far {
-		return max(n, far)
+		return max(n, d.mount.pace.blocks(d.mount.requests))
 	}
 	return n
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 )
 
 var (
@@ -63,6 +64,9 @@ type Events struct {
 	// is over, with the bytes of objects that came or went. verb is "get",
 	// "list", "put" or "remove".
 	Request func(ctx context.Context, verb string) func(bytes int64, err error)
+	// Answered is called when the first bytes of an object come that a request
+	// asked for, with the time since it was sent.
+	Answered func(after time.Duration)
 }
 
 // Bucket holds objects under keys, which are slash-separated paths. It is one

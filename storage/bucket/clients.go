@@ -85,6 +85,22 @@ func (c *Clients) Open(url string) (*Bucket, error) {
 	return &Bucket{remote: r, under: a.prefix, close: func() error { return nil }}, nil
 }
 
+// Requests returns how many requests may be in flight to what a URL leads to.
+func (c *Clients) Requests(url string) int {
+	a, err := parse(url)
+	if err != nil {
+		return c.options.Requests
+	}
+	return c.requests(a)
+}
+
+func (c *Clients) requests(a *address) int {
+	if n, err := strconv.Atoi(a.query.Get("requests")); err == nil {
+		return n
+	}
+	return c.options.Requests
+}
+
 // Close closes idle connections. Buckets opened here must not be used any more.
 func (c *Clients) Close() {
 	c.mu.Lock()
@@ -102,9 +118,7 @@ func (c *Clients) remote(a *address) (*remote, error) {
 		return r, nil
 	}
 	o := c.options
-	if n, err := strconv.Atoi(a.query.Get("requests")); err == nil {
-		o.Requests = n
-	}
+	o.Requests = c.requests(a)
 	r := &remote{name: a.scheme + "://" + a.name, options: o, slots: make(chan struct{}, o.Requests), idle: func() {}}
 	var err error
 	switch a.scheme {

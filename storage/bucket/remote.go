@@ -159,11 +159,25 @@ func (r *remote) request(ctx context.Context, e Events, verb string, f func(ctx 
 	}
 	ctx, alive, stop := watched(ctx, r.options.Patience)
 	defer stop()
+	if e.Answered != nil {
+		alive = timed(alive, e.Answered)
+	}
 	n, err = f(ctx, alive)
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
 		err = errStalled
 	}
 	return n, err
+}
+
+// timed tells when it was first called.
+func timed(alive func(), tell func(after time.Duration)) func() {
+	began, told := time.Now(), false
+	return func() {
+		if alive(); !told {
+			told = true
+			tell(time.Since(began))
+		}
+	}
 }
 
 // open returns an object. With a pin no request is made: the first read finds

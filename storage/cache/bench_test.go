@@ -61,6 +61,16 @@ func BenchmarkHitsAtOnce(b *testing.B) {
 	})
 }
 
+// BenchmarkBookkeeping is what a policy has for each block.
+func BenchmarkBookkeeping(b *testing.B) {
+	for name, policy := range policies {
+		b.Run(name, func(b *testing.B) {
+			b.ReportMetric(float64(bookkeeping(policy())), "B/block")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // BenchmarkRequests is a policy alone, on a skewed mix of hits and misses.
 func BenchmarkRequests(b *testing.B) {
 	trace := passes(20000, 5, true)

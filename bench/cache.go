@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/gateway/client"
+)
+
+const (
+	farRate    = 100e6 // bytes a second from the far store, over all connections
+	farLatency = 20 * time.Millisecond
+	farBatch   = 512 // rows, about 1 MB
+	farPause   = 5   // milliseconds that the trainer takes for a batch
+	farEpochs  = 3
+)
+
+// caching measures what is read again: from memory beside from a mapped file, and beside a store that is far away; how
+// often half of the data is hit; and what a hit costs.
+func caching(ctx context.Context, s settings) (string, error) {
+	versions, err := s.versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	size := fmt.Sprint(int64(s.scale * parquetBytes))
+	folder, err := s.generate(ctx, "wide-"+size, func(part string) []string { return []string{s.script("parquet.py"), "wide", part, size} })
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "## Cache: what is read again\n\nThe wide files of the Parquet bench; %d interleaved rounds, loopback; medians (least–most).\n%s\n", s.repeats, versions)
+	for _, part := range []func(context.Context, *strings.Builder, string) error{s.againstMapped, s.againstStore, s.halfKept, s.hits} {
+		if err := part(ctx, &b, folder); err != nil {
+			return b.String(), err
+		}
+	}
+	return b.String(), nil
+}
+
+// againstMapped lets a gateway serve Parquet that it keeps decoded, and another one the same rows from Arrow files.
+func (s settings) againstMapped(ctx context.Context, b *strings.Builder, folder string) error {
+	arrow, err := s.generate(ctx, filepath.Base(folder)+"-ipc", func(part string) []string {
+		return []string{s.script("cache.py"), "ipc", folder, part, "2032"}
+	})
+	if err != nil {
+		return err
+	}
+	for _, shuffle := range []string{"none", "window"} {
+		var commands []command
+		for i, from := range []string{folder, arrow} {
+			c := s.headraceServing(from)
+			c.title = []string{"Parquet, second epoch", "Arrow files"}[i]
+			c.name = training(c.name, shuffle)
+			commands = append(commands, c)
+		}
+		all, err := launch(ctx, commands...)
+		if err != nil {
+			return err
+		}
+		err = interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
+			r, err := s.measure(ctx, c, "train")
+			if err == nil && warm {
+				c.runs = append(c.runs, r)
+			}
+			return err
+		})
+		stop(all)
+		if err != nil {
+			return err
+		}
+		if err := alike(all, "the sum of the rows", func(r reading) uint64 { return r.Sum }); err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "\n**%.2f GB in batches of %d rows, shuffle %s**\n\n", all[0].runs[0].gb(), orderBatch, shuffle)
+		compare(b, all, "throughput ≥ 0.9")
+	}
+	return nil
+}
+
+// pass is an epoch as a trainer saw it.
+type pass struct {
+	Seconds, Wait float64
+	Rows, Batches int64
+	Sum           uint64
+}
+
+// againstStore lets a trainer read over a gateway, and with pyarrow, from a store that is far away.
+func (s settings) againstStore(ctx context.Context, b *strings.Builder, folder string) error {
+	near, _, end, err := s.startStores(ctx)
+	defer end()
+	if err != nil {
+		return err
+	}
+	if err := upload(ctx, near, "wide", folder); err != nil {
+		return err
+	}
+	far, cut, err := startLink(near, farLatency, farRate)
+	if err != nil {
+		return err
+	}
+	defer cut()
+	request := fmt.Sprintf(`{"dataset":"wide","shuffle":"window","seed":1,"batch_size":%d,"num_epochs":%d}`, farBatch, farEpochs)
+	var ours, theirs []pass
+	for range max(s.repeats/3, 1) {
+		child, err := start(ctx, s.headrace, "serve", "s3://data/wide?endpoint=http://"+far, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		mine, err := s.trained(ctx, "gateway", child.uri, request, fmt.Sprint(farPause), fmt.Sprint(farEpochs))
+		child.stop()
+		if err != nil {
+			return err
+		}
+		other, err := s.trained(ctx, "store", far, "data/wide", fmt.Sprint(farBatch), fmt.Sprint(farPause), fmt.Sprint(farEpochs))
+		if err != nil {
+			return err
+		}
+		if mine[1].Sum != other[1].Sum || mine[1].Rows != other[1].Rows {
+			return fmt.Errorf("%d rows of the sum %d, not %d of %d", mine[1].Rows, mine[1].Sum, other[1].Rows, other[1].Sum)
+		}
+		ours, theirs = append(ours, mine...), append(theirs, other...)
+	}
+	fmt.Fprintf(b, "\n**An S3 server %v away, %.0f MB a second in all; a trainer that takes %d ms for each of %d batches of %d rows**\n\n",
+		farLatency, farRate/1e6, farPause, ours[0].Batches, farBatch)
+	b.WriteString("| epoch | s | waited s | pyarrow's scanner, s | waited s | waited against it | throughput against it | wanted |\n|---|---|---|---|---|---|---|---|\n")
+	for epoch := range farEpochs {
+		wanted := "–"
+		if epoch > 0 {
+			wanted = "< 0.1, ≥ 1.4"
+		}
+		took := func(p pass) float64 { return p.Seconds }
+		wait := func(p pass) float64 { return p.Wait }
+		fmt.Fprintf(b, "| %d | %.2f | %.3f | %.2f | %.3f | %.3f | %.2f | %s |\n", epoch+1, middle(ours, epoch, took), middle(ours, epoch, wait),
+			middle(theirs, epoch, took), middle(theirs, epoch, wait), middle(ours, epoch, wait)/middle(theirs, epoch, wait),
+			middle(theirs, epoch, took)/middle(ours, epoch, took), wanted)
+	}
+	return nil
+}
+
+func (s settings) trained(ctx context.Context, args ...string) (all []pass, err error) {
+	out, err := output(ctx, s.python, append([]string{s.script("cache.py")}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return all, json.Unmarshal(out, &all)
+}
+
+// middle is the median of one epoch's number over rounds.
+func middle(all []pass, epoch int, of func(pass) float64) float64 {
+	var values []float64
+	for i := epoch; i < len(all); i += farEpochs {
+		values = append(values, of(all[i]))
+	}
+	return median(values)
+}
+
+// keptStats is what of the gateway's statistics is looked at.
+type keptStats struct {
+	Cache struct {
+		Bytes  int64
+		Served []struct {
+			Hits   map[string]int64
+			Misses int64
+		}
+	}
+}
+
+func (k keptStats) hits() (n int64) {
+	for _, s := range k.Cache.Served {
+		for _, hits := range s.Hits {
+			n += hits
+		}
+	}
+	return n
+}
+
+func (k keptStats) misses() (n int64) {
+	for _, s := range k.Cache.Served {
+		n += s.Misses
+	}
+	return n
+}
+
+// halfKept reads shuffled epochs with memory for about half of the data beside what the stream needs.
+func (s settings) halfKept(ctx context.Context, b *strings.Builder, folder string) error {
+	whole, err := s.epochs(ctx, folder, "4GiB", 1)
+	if err != nil {
+		return err
+	}
+	data, blocks := whole[0].after.Cache.Bytes, float64(whole[0].after.misses())
+	share := data / int64(blocks)
+	limit := (data/2 + 3*keptWindow*share) * 8 / 7
+	try, err := s.epochs(ctx, folder, fmt.Sprint(limit), 2)
+	if err != nil {
+		return err
+	}
+	limit += data/2 - try[1].least // what scanners take is not known before
+	half, err := s.epochs(ctx, folder, fmt.Sprint(limit), 4)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "\n**Half of the data in memory**: %.0f blocks, windows of %d; what was kept at least while an epoch was read.\n\n", blocks, keptWindow)
+	b.WriteString("| epoch | kept | hits | hits less kept, blocks | wanted |\n|---|---|---|---|---|\n")
+	for e := 1; e < len(half); e++ {
+		kept := float64(half[e].least) / float64(data)
+		hits := float64(half[e].after.hits() - half[e-1].after.hits())
+		fmt.Fprintf(b, "| %d | %.3f | %.3f | %.1f | 0 ± 1 |\n", e+1, kept, hits/blocks, hits-kept*blocks)
+	}
+	return nil
+}
+
+// keptWindow is how many blocks a window has where half of the data is kept.
+const keptWindow = 8
+
+// epochKept is what an epoch left behind.
+type epochKept struct {
+	least int64 // bytes that were kept at least while it was read
+	after keptStats
+}
+
+// epochs reads so many epochs, each by a stream of its own, from a gateway with so much memory.
+func (s settings) epochs(ctx context.Context, folder, limit string, count int) (all []epochKept, err error) {
+	child, err := s.gateway(ctx, folder, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer child.stop()
+	c, err := client.Dial(child.uri, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	for epoch := range count {
+		request := fmt.Sprintf(`{"dataset":%q,"shuffle":"window","window_blocks":%d,"batch_size":%d,"epoch":%d}`, filepath.Base(folder), keptWindow, orderBatch, epoch)
+		e, err := readEpoch(ctx, c, request)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// readEpoch reads a stream, and looks at what is kept every few batches.
+func readEpoch(ctx context.Context, c *client.Client, request string) (e epochKept, err error) {
+	stream, err := c.Stream(ctx, []byte(request))
+	if err != nil {
+		return e, err
+	}
+	defer stream.Close()
+	e.least = math.MaxInt64
+	for n := 1; ; n++ {
+		_, _, err := stream.Next()
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
+			return e, err
+		}
+		if !ended && n%16 != 0 {
+			continue
+		}
+		answer, err := c.Action(ctx, "headrace.stats", nil)
+		if err != nil {
+			return e, err
+		}
+		if err := json.Unmarshal(answer[0], &e.after); err != nil || ended {
+			return e, err
+		}
+		e.least = min(e.least, e.after.Cache.Bytes)
+	}
+}
+
+var benchLine = regexp.MustCompile(`(?m)^Benchmark(\S+)\s+\d+\s+(.*)$`)
+
+// hits are the cache's own benchmarks.
+func (s settings) hits(ctx context.Context, b *strings.Builder, _ string) error {
+	out, err := output(ctx, "go", "-C", s.root, "test", "-run", "^$", "-bench", "Hit|Bookkeeping", "-benchtime", "200000x", "-cpu", "1,2", "./storage/cache")
+	if err != nil {
+		return err
+	}
+	b.WriteString("\n**A hit by one and by 64 at once, and what a policy knows of each block**, on one processor and (-2) on two; wanted: a hit < 2000 ns with no\n" +
+		"allocation but its lease, half of the time on two processors, < 200 B a block\n\n| benchmark | |\n|---|---|\n")
+	for _, m := range benchLine.FindAllStringSubmatch(string(out), -1) {
+		fmt.Fprintf(b, "| %s | %s |\n", m[1], strings.Join(strings.Fields(m[2]), " "))
+	}
+	return nil
+}
