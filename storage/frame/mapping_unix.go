@@ -2,21 +2,27 @@
 
 package frame
 
-import "golang.org/x/sys/unix"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // mapMemory returns zeroed memory outside the Go heap, on a page border.
 func mapMemory(size int) ([]byte, error) {
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err == nil {
-		largePages(mem)
+	at, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
 	}
-	return mem, err
+	mem := unsafe.Slice((*byte)(at), size)
+	largePages(mem)
+	return mem, nil
 }
 
-// unmapMemory takes what mapMemory gave. It fails only for memory that is not
+// unmapMemory takes what mapMemory gave, or whole pages of it. It fails only for memory that is not
 // mapped, and going on with such books would hand out memory twice.
 func unmapMemory(mem []byte) {
-	if err := unix.Munmap(mem); err != nil {
+	if err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem))); err != nil {
 		panic("frame: unmap: " + err.Error())
 	}
 }

@@ -61,6 +61,7 @@ type Pool struct {
 	mu      sync.Mutex
 	stats   Stats
 	shelves map[int]*shelf // idle memory by class size
+	slab    []byte         // fresh memory that regions are cut from
 	clock   int64          // counts frees, to tell which idle memory is oldest
 }
 
@@ -123,6 +124,7 @@ func (p *Pool) Alloc(g *budget.Grant, k budget.Kind, n int) (*Region, error) {
 // take finds size bytes and counts a live region.
 func (p *Pool) take(size int) (mem []byte, fresh bool, err error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.stats.Regions++
 	p.stats.Live += int64(size)
 	if s := p.shelves[size]; s != nil && len(s.mem) > 0 {
@@ -130,15 +132,12 @@ func (p *Pool) take(size int) (mem []byte, fresh bool, err error) {
 		mem, s.mem, s.times = s.mem[last], s.mem[:last], s.times[:last]
 		p.stats.Idle -= int64(size)
 	}
-	p.mu.Unlock()
 	if mem != nil || size == 0 {
 		return mem, false, nil
 	}
-	if mem, err = mapMemory(size); err != nil {
-		p.mu.Lock()
+	if mem, err = p.cut(size); err != nil {
 		p.stats.Regions--
 		p.stats.Live -= int64(size)
-		p.mu.Unlock()
 	}
 	return mem, true, err
 }
@@ -228,6 +227,7 @@ func (p *Pool) Close() error {
 		idle = append(idle, s.mem...)
 	}
 	clear(p.shelves)
+	p.dropSlab()
 	p.stats.Idle = 0
 	p.options.Idle = 0 // what comes back later is unmapped at once
 	s := p.stats

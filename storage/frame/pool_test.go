@@ -289,3 +289,44 @@ func TestLeasesOfManyGoroutines(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// Regions that are cut from one mapping do not overlap, are zero at first, and come and go by themselves.
+func TestFreshRegionsLieSideBySide(t *testing.T) {
+	_, g, _ := world(t, 1<<40)
+	p := NewPool(Options{})
+	var all []*Region
+	for _, n := range []int{3, 5 << 20, 100, 70 << 10, slabBytes / 4, slabBytes/4 + 1, 30 << 20, 16 << 20, 16 << 20, 16 << 20, 16 << 20} {
+		r, err := p.Alloc(g, budget.Frames, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem := r.Bytes()
+		if uintptr(unsafe.Pointer(&mem[0]))%align != 0 {
+			t.Errorf("%d bytes are not aligned", n)
+		}
+		for _, at := range []int{0, n / 2, n - 1} {
+			if mem[at] != 0 {
+				t.Errorf("byte %d of %d is %d", at, n, mem[at])
+			}
+			mem[at] = byte(len(all) + 1)
+		}
+		all = append(all, r)
+	}
+	for _, odd := range []int{1, 0} { // those between others first
+		for i, r := range all {
+			if i%2 != odd {
+				continue
+			}
+			if mem := r.Bytes(); mem[0] != byte(i+1) || mem[len(mem)/2] != byte(i+1) || mem[len(mem)-1] != byte(i+1) {
+				t.Errorf("region %d holds what was written to another", i)
+			}
+			r.Free()
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if p.slab != nil {
+		t.Error("a closed pool keeps fresh memory")
+	}
+}

@@ -15,6 +15,16 @@ import (
 // has, but there is room: a copy of fixed size is two moves, one of the right size a call.
 const chunk = 32
 
+// moveChunk copies a chunk as four words. Assigning the array would be a call, as far as the compiler knows both may overlap.
+func moveChunk(dst, src *[chunk]byte) {
+	le := binary.LittleEndian
+	a, b, c, d := le.Uint64(src[:]), le.Uint64(src[8:]), le.Uint64(src[16:]), le.Uint64(src[24:])
+	le.PutUint64(dst[:], a)
+	le.PutUint64(dst[8:], b)
+	le.PutUint64(dst[16:], c)
+	le.PutUint64(dst[24:], d)
+}
+
 // fits returns an error if values that begin at offset first and are size bytes long do not fit into data.
 func fits[O Offset](first O, size int64, data []byte) error {
 	end := int64(first) + size
@@ -89,7 +99,7 @@ func (p *Bytes[O]) Decode(offsets []O, data []byte) error {
 		at += 4
 		switch {
 		case length <= chunk && len(b)-at >= chunk && end-to >= chunk:
-			*(*[chunk]byte)(data[to:]) = *(*[chunk]byte)(b[at:])
+			moveChunk((*[chunk]byte)(data[to:]), (*[chunk]byte)(b[at:]))
 		case length > len(b)-at:
 			return malformed("a byte array of %d bytes where %d are left", length, len(b)-at)
 		case length > end-to:
@@ -177,7 +187,7 @@ func GatherBytes[O Offset](d *Dictionary, indices []uint32, offsets []O, data []
 		at, length := int(entries[x]>>32), int(uint32(entries[x]))
 		switch {
 		case length <= chunk && len(b)-at >= chunk && end-to >= chunk:
-			*(*[chunk]byte)(data[to:]) = *(*[chunk]byte)(b[at:])
+			moveChunk((*[chunk]byte)(data[to:]), (*[chunk]byte)(b[at:]))
 		case length > end-to:
 			return fits(O(to), int64(length), data)
 		default:
