@@ -29,11 +29,12 @@ func golden(t testing.TB, name string) []byte {
 type yard struct {
 	*house
 	dir string
+	far *far
 }
 
 func newYard(t testing.TB) *yard {
 	dir := t.TempDir()
-	return &yard{newHouseOf(t, dir, 32<<20), dir}
+	return &yard{newHouseOf(t, dir, 32<<20), dir, newFar(t)}
 }
 
 // read describes b and reads all of it; it returns the rows.
@@ -50,6 +51,7 @@ func (y *yard) read(t testing.TB, b []byte) (rows int64, err error) {
 	}
 	defer func() { _ = obj.Close() }()
 	sh, err := Describe(context.Background(), obj)
+	y.far.alike(t, b, sh, err)
 	if err != nil {
 		return 0, ownError(t, err)
 	}

@@ -8,6 +8,8 @@ const (
 	magic = "ARROW1" // at both ends of a file; two bytes of padding after the first
 	head  = 8        // bytes before the first message
 	foot  = 10       // bytes after the footer: its length, and the magic
+	// firstRead is how much of a file's end is read at once, in the hope that the footer is in it.
+	firstRead = 16 << 10
 )
 
 // file reads the footer, and the metadata of all messages that it lists: a
@@ -21,8 +23,8 @@ func (d *describer) file(ctx context.Context) error {
 	f := newFlat(footer)
 	t := f.root()
 	version, schema := t.i16(0, 0), t.table(1)
-	dictionaries, nd := t.vector(2, 24)
-	batches, nb := t.vector(3, 24)
+	dictionaries, nd := t.vector(2, entrySize)
+	batches, nb := t.vector(3, entrySize)
 	if f.err != nil {
 		return f.err
 	}
@@ -32,17 +34,10 @@ func (d *describer) file(ctx context.Context) error {
 	if err := d.schema(schema); err != nil {
 		return err
 	}
-	for i := range nd {
-		if err := d.block(ctx, dictionaries[24*i:], d.dictionary); err != nil {
-			return err
-		}
+	if err := d.blocks(ctx, dictionaries[:nd*entrySize], d.dictionary); err != nil {
+		return err
 	}
-	for i := range nb {
-		if err := d.block(ctx, batches[24*i:], d.batch); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.blocks(ctx, batches[:nb*entrySize], d.batch)
 }
 
 func (d *describer) footer(ctx context.Context) ([]byte, error) {
@@ -50,10 +45,11 @@ func (d *describer) footer(ctx context.Context) ([]byte, error) {
 	if size < head+foot {
 		return nil, corruptf("a file without its footer: cut short, or still being written")
 	}
-	end, err := d.w.bytes(ctx, size-foot, foot)
+	tail, err := d.w.bytes(ctx, max(0, size-firstRead), int(min(size, firstRead)))
 	if err != nil {
 		return nil, err
 	}
+	end := tail[len(tail)-foot:]
 	if string(end[4:]) != magic {
 		return nil, corruptf("a file without its footer: cut short, or still being written")
 	}
@@ -65,23 +61,26 @@ func (d *describer) footer(ctx context.Context) ([]byte, error) {
 		return nil, unsupportedf("a footer of more than %d bytes", maxFooter)
 	}
 	footer := make([]byte, n) // outlives the window's next use
+	if have := tail[:len(tail)-foot]; n <= int64(len(have)) {
+		copy(footer, have[int64(len(have))-n:])
+		return footer, nil
+	}
 	return footer, d.w.obj.ReadAt(ctx, footer, size-foot-n)
 }
 
 // block reads the message that an entry of the footer points to.
-func (d *describer) block(ctx context.Context, b []byte, take func(*message) error) error {
-	at, meta, body := le64(b), int32(le32(b[8:])), le64(b[16:])
-	if at < head || at > d.w.obj.Size() {
-		return corruptf("the footer lists a message at %d", at)
+func (d *describer) block(ctx context.Context, e entry, take func(*message) error) error {
+	if e.at() < head || e.at() > d.w.obj.Size() {
+		return corruptf("the footer lists a message at %d", e.at())
 	}
-	m, err := d.w.message(ctx, at)
+	m, err := d.w.message(ctx, e.at())
 	if err != nil {
 		return err
 	}
 	if m == nil {
 		return corruptf("the footer lists a message where there is none")
 	}
-	if m.place.Meta != meta || m.place.Body != body {
+	if m.place.Meta != e.meta() || m.place.Body != e.body() {
 		return corruptf("the footer and a message disagree about its length")
 	}
 	return take(m)

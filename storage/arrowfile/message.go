@@ -1,6 +1,7 @@
 package arrowfile
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 
@@ -39,9 +40,20 @@ func (p Place) end() int64  { return p.body() + p.Body }
 
 // window reads an object piecewise through one small buffer.
 type window struct {
-	obj *bucket.Object
-	off int64
-	buf []byte
+	obj  *bucket.Object
+	off  int64
+	buf  []byte
+	step int // bytes to read at once at least; 0 stands for readAhead
+}
+
+// follow takes the next message to be about as long as the one at p. Only that
+// tells where the one behind it is, so each is a round trip in a store: several
+// that are short are read with one.
+func (w *window) follow(p Place) {
+	w.step = readAhead
+	if w.obj.Remote() && p.end()-p.Offset <= room/8 {
+		w.step = room
+	}
 }
 
 // bytes returns n bytes from off; they are valid until the next call. The
@@ -50,7 +62,7 @@ func (w *window) bytes(ctx context.Context, off int64, n int) ([]byte, error) {
 	if at := off - w.off; at >= 0 && at+int64(n) <= int64(len(w.buf)) {
 		return w.buf[at : at+int64(n)], nil
 	}
-	want := int(min(max(int64(n), readAhead), w.obj.Size()-off))
+	want := int(min(int64(max(n, cmp.Or(w.step, readAhead))), w.obj.Size()-off))
 	if cap(w.buf) < want {
 		w.buf = make([]byte, want)
 	}

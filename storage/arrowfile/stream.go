@@ -14,6 +14,7 @@ func (d *describer) stream(ctx context.Context) error {
 		return err
 	}
 	for at := m.place.end(); at < size; at = m.place.end() {
+		d.w.follow(m.place)
 		if m, err = d.w.message(ctx, at); err != nil {
 			return err
 		}
