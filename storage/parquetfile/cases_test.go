@@ -106,44 +106,84 @@ func (r damagedReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestChecksums damages pages with checksums, of a dictionary and of data: a wrong byte that goes away when
-// it is read again does no harm, one that stays is an error that says where.
+// TestChecksums damages pages with checksums, of a dictionary and of data, whoever decodes them: a wrong byte that goes
+// away when it is read again does no harm, one that stays is an error that says where.
 func TestChecksums(t *testing.T) {
 	for _, name := range []string{"checksums_v1.parquet", "checksums_v2.parquet"} {
-		obj := store(t, folder(t), name)
-		sh := describe(t, obj)
-		p, err := schema.Project(sh.Schema, [][]string{{"s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, at := range []int64{40, -1} { // from the front, or the back
-			for times, good := range map[int32]bool{1: true, 1 << 30: false} {
-				w := newWorld(t, 1<<30)
-				s, err := (Options{}).Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
-				if err != nil {
-					t.Fatal(err)
+		for column, leaf := range map[string]int{"s": 1, "d": 3} { // the second is arrow-go's: lists of lists
+			obj := store(t, folder(t), name)
+			sh := describe(t, obj)
+			p, err := schema.Project(sh.Schema, [][]string{{column}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			chunk := chunkOf(t, obj, sh, leaf)
+			for _, at := range bodies(t, obj, chunk) {
+				for times, good := range map[int32]bool{1: true, 1 << 30: false} {
+					err := readDamaged(t, obj, sh, p, at, times)
+					if good != (err == nil) {
+						t.Errorf("%s: %s: byte %d, wrong %d times: %v", name, column, at, times, err)
+					}
+					if err != nil && (!errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), name) ||
+						!strings.Contains(err.Error(), `row group 0, column "`+column) || !strings.Contains(err.Error(), ": page ") || !strings.Contains(err.Error(), "CRC-32")) {
+						t.Errorf("the error does not say where: %v", err)
+					}
 				}
-				damaged, chunk := &damagedObject{Object: obj}, s.chunks()[0].chunk
-				if damaged.at = chunk.start + at; at < 0 {
-					damaged.at = chunk.end + at
-				}
-				damaged.times.Store(times)
-				s.source.obj, s.source.store = damaged, damaged
-				leases, err := s.Next(t.Context(), nil, 3000)
-				if good != (err == nil) {
-					t.Errorf("%s: byte %d, wrong %d times: %v", name, at, times, err)
-				}
-				if err != nil && (!errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), name) ||
-					!strings.Contains(err.Error(), `row group 0, column "s": page `) || !strings.Contains(err.Error(), "CRC-32")) {
-					t.Errorf("the error does not say where: %v", err)
-				}
-				for _, l := range leases {
-					l.Release()
-				}
-				s.Close()
 			}
 		}
 	}
+}
+
+// chunkOf is what the footer says of a leaf column of the first row group.
+func chunkOf(t *testing.T, obj *bucket.Object, sh *snapshot.Shard, leaf int) chunk {
+	t.Helper()
+	f, err := reopen(t.Context(), obj, sh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.chunk(0, leaf)
+}
+
+// bodies lists where the first two pages of a chunk and its last one have the first and the last byte of their bodies.
+func bodies(t *testing.T, obj *bucket.Object, c chunk) (all []int64) {
+	t.Helper()
+	for at := c.start; at < c.end; {
+		p, err := readPage(obj.ReaderAt(t.Context()), at, c.end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !p.checked || p.size == 0 {
+			t.Fatalf("the page at %d has no checksum, or is empty", at)
+		}
+		all = append(all, at+p.header, at+p.header+p.size-1)
+		at += p.header + p.size
+	}
+	if len(all) < 6 {
+		t.Fatalf("%d pages", len(all)/2)
+	}
+	return append(all[:4], all[len(all)-2:]...)
+}
+
+// readDamaged reads a column one byte of which is wrong so many times, after the file was opened.
+func readDamaged(t *testing.T, obj *bucket.Object, sh *snapshot.Shard, p *schema.Projection, at int64, times int32) error {
+	t.Helper()
+	w := newWorld(t, 1<<30)
+	s, err := (Options{}).Open(t.Context(), obj, sh, 0, p, w.pool, w.grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	damaged := &damagedObject{Object: obj, at: at}
+	damaged.times.Store(times)
+	s.source.obj, s.source.store = damaged, damaged
+	leases, err := s.Next(t.Context(), nil, 3000)
+	for _, l := range leases {
+		l.Release()
+	}
+	if damaged.times.Load() == times {
+		t.Errorf("byte %d was never read", at)
+	}
+	return err
 }
 
 // TestPageLimit refuses pages that are larger than the setting, and names it.

@@ -40,11 +40,20 @@ func (s *Scanner) checkLeaf(f *footer, col int) error {
 	if err := checkCodec(c.codec); err != nil {
 		return err
 	}
-	sum, err := walkPages(bare{s.source}, c, f.meta.Schema.Column(col), s.rows, s.page)
+	d := f.meta.Schema.Column(col)
+	sum, err := walkPages(bare{s.source}, c, d, s.rows, s.page, func(n int64) error { return s.charge(budget.Scratch, n) })
 	if err != nil {
 		return err
 	}
 	s.source.holes = append(s.source.holes, sum.empty...)
+	if len(sum.seals) > 0 {
+		s.source.seals = append(s.source.seals, &sealed{
+			start: c.start, end: c.end, seals: sum.seals, page: room{pool: s.pool, grant: s.grant},
+			blame: func(err error) error {
+				return blame(s.name, fmt.Errorf("row group %d, column %q: %w", s.group, d.Path(), err))
+			},
+		})
+	}
 	if err := s.charge(budget.Input, min(bufferSize(s.wanted), c.size)); err != nil {
 		return err
 	}

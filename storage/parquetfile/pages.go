@@ -42,47 +42,66 @@ type page struct {
 type pages struct {
 	heap  int64  // bytes that decoding takes on the Go heap, beyond what goes through the allocator
 	empty []hole // the data pages without values
+	seals []seal // the pages with checksums
+
+	values, rows int64 // rows of pages of version 2 only
+	dict, first  bool  // there are a dictionary and pages of version 1
 }
 
 // walkPages reads all page headers of a chunk before arrow-go sees any. It
 // adds up values and rows, refuses by name what arrow-go would panic on or get
 // wrong, and checks the counts from which it allocates without a second
 // thought: a forged one would end the process, not the stream.
-func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows, limit int64) (pages, error) {
+//
+// charge is told of the Go heap that its lists take, before they take it.
+func walkPages(r io.ReaderAt, c chunk, leaf *schema.Column, rows, limit int64, charge func(int64) error) (pages, error) {
+	const some = 64 // pages
 	var out pages
-	var values, counted int64
-	var dict, v1 bool
-	for at := c.start; values < c.values; {
+	for at, number := c.start, 0; out.values < c.values; number++ {
+		if number%some == 0 {
+			if err := charge(some * 2 * perSeal); err != nil { // a list that grows is copied
+				return out, err
+			}
+		}
 		p, err := readPage(r, at, c.end)
+		if err == nil {
+			err = p.check(leaf, out.values > 0, out.dict, limit)
+		}
+		if err == nil && p.kind != pageDict && !p.indexed() && !decodes(p.encoding, leaf.PhysicalType()) {
+			err = refusef("encoding %s of %s", p.encoding, leaf.PhysicalType())
+		}
 		if err != nil {
 			return out, fmt.Errorf("page at %d: %w", at, err)
 		}
-		if err := p.check(leaf, values > 0, dict, limit); err != nil {
-			return out, fmt.Errorf("page at %d: %w", at, err)
-		}
-		if p.kind != pageDict && !p.indexed() && !decodes(p.encoding, leaf.PhysicalType()) {
-			return out, refusef("page at %d: encoding %s of %s", at, p.encoding, leaf.PhysicalType())
-		}
-		out.heap = max(out.heap, p.heap(leaf))
+		out.add(p, leaf, c, at, number)
 		at += p.header + p.size
-		if p.kind == pageDict {
-			dict = true
-			continue
-		}
-		if p.values == 0 {
-			out.empty = append(out.empty, hole{from: at - p.header - p.size, to: at, start: c.start, end: c.end})
-		}
-		v1 = v1 || p.kind == pageData
-		values += p.values
-		counted += p.rows
 	}
 	switch {
-	case values != c.values:
-		return out, fmt.Errorf("num_values %d, but its pages have %d", c.values, values)
-	case !v1 && c.values > 0 && counted != rows:
-		return out, fmt.Errorf("num_rows %d, but its pages have %d", rows, counted)
+	case out.values != c.values:
+		return out, fmt.Errorf("num_values %d, but its pages have %d", c.values, out.values)
+	case !out.first && c.values > 0 && out.rows != rows:
+		return out, fmt.Errorf("num_rows %d, but its pages have %d", rows, out.rows)
 	}
 	return out, nil
+}
+
+// add counts page number number of a chunk, whose header is at.
+func (s *pages) add(p page, leaf *schema.Column, c chunk, at int64, number int) {
+	body, end := at+p.header, at+p.header+p.size
+	s.heap = max(s.heap, p.heap(leaf))
+	if p.checked && p.size > 0 {
+		s.seals = append(s.seals, seal{at: body, end: end, number: number, crc: p.crc})
+	}
+	if p.kind == pageDict {
+		s.dict = true
+		return
+	}
+	if p.values == 0 {
+		s.empty = append(s.empty, hole{from: at, to: end, start: c.start, end: c.end})
+	}
+	s.first = s.first || p.kind == pageData
+	s.values += p.values
+	s.rows += p.rows
 }
 
 // readPage reads the page header at, in a chunk that ends at end.

@@ -437,6 +437,9 @@ func (s *Scanner) Close() {
 			s.share(own)
 		}
 	}
+	for _, c := range s.source.seals {
+		c.page.free()
+	}
 	s.retreat()
 	s.scratch.Close()
 	for _, c := range s.charges {

@@ -15,13 +15,15 @@ import (
 //
 // It also leaves out pages without values: pyarrow writes them between others,
 // and arrow-go takes one for the end of its column. What follows in the column
-// chunk moves up, and the chunk ends early by as much.
+// chunk moves up, and the chunk ends early by as much. And it checks pages that
+// have a checksum.
 type source struct {
 	ctx   context.Context
 	obj   object
 	store object // the same object, never read ahead
 	pos   int64
 	holes []hole // in order of from
+	seals []*sealed
 	mu    sync.Mutex
 	err   error
 }
@@ -89,7 +91,26 @@ func (s *source) refill(p []byte, off int64) error {
 	return anew.fill(p, off)
 }
 
-func (s *source) read(p []byte, off int64) (int, error) {
+// read reads as many bytes as p has, of checked pages where arrow-go reads them.
+func (s *source) read(p []byte, off int64) (done int, err error) {
+	for _, c := range s.seals {
+		if off < c.start || off >= c.end {
+			continue
+		}
+		for done < len(p) && err == nil {
+			var n int
+			if n, err = c.read(s, s.plain, p[done:], off+int64(done)); n == 0 && err == nil {
+				err = io.ErrNoProgress
+			}
+			done += n
+		}
+		return done, err
+	}
+	return s.plain(p, off)
+}
+
+// plain reads bytes as they come.
+func (s *source) plain(p []byte, off int64) (int, error) {
 	if err := s.failed(nil); err != nil {
 		return 0, err
 	}

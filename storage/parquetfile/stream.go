@@ -3,7 +3,6 @@ package parquetfile
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
@@ -89,20 +88,16 @@ func (s *stream) pass(p page) {
 	s.number++
 }
 
-// load reads the body of the page whose header came last. A checksum that does
-// not fit may be the fault of what lies between the store and us: so it is read
-// once more.
+// load reads the body of the page whose header came last, and checks it.
 func (s *stream) load(p page, b *body) (err error) {
 	at := s.at
 	if b.stored, b.window, err = s.take(p.size); err != nil {
 		return err
 	}
-	if p.checked && crc32.ChecksumIEEE(b.stored) != p.crc {
-		if err := s.again(b.stored, at); err != nil {
+	if p.checked {
+		sealed := seal{at: at, end: s.at, number: s.number, crc: p.crc}
+		if err := sealed.verify(b.stored, func() error { return s.source.refill(b.stored, at) }); err != nil {
 			return err
-		}
-		if sum := crc32.ChecksumIEEE(b.stored); sum != p.crc {
-			return fmt.Errorf("page %d at %d: its bytes have the CRC-32 %08x, its header says %08x, also when they are read again", s.number, at, sum, p.crc)
 		}
 	}
 	s.number++

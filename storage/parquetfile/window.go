@@ -108,9 +108,6 @@ func (in *input) fill(n int64) error {
 	return nil
 }
 
-// again reads bytes once more that were wrong, to where they are.
-func (in *input) again(b []byte, at int64) error { return in.source.refill(b, at) }
-
 func (in *input) close() {
 	if in.window != nil {
 		in.window.release()

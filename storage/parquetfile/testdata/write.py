@@ -279,7 +279,7 @@ def others(folder):
     holes = pa.array([None if 1000 <= i < 3000 else f"c{i % 9}" for i in range(5000)])
     for page in ("1.0", "2.0"):
         save(folder, f"holes_v{page[0]}", pa.table({"s": holes, "i": holes.is_valid().cast(pa.int32()).filter(pa.array([True] * 5000)), "l": pa.array([[v, v] for v in holes.to_pylist()])}), data_page_version=page, data_page_size=100, write_batch_size=100)
-        save(folder, f"checksums_v{page[0]}", pa.table({"i": range(3000), "s": [f"value {i % 50}" for i in range(3000)], "l": [[i] * (i % 3) for i in range(3000)]}), data_page_version=page, data_page_size=2000, write_page_checksum=True)
+        save(folder, f"checksums_v{page[0]}", pa.table({"i": range(3000), "s": [f"value {i % 50}" for i in range(3000)], "l": [[i] * (i % 3) for i in range(3000)], "d": [{"a": [[i], [i, i]], "b": [[f"{i}"]]} for i in range(3000)]}), data_page_version=page, data_page_size=2000, write_page_checksum=True)
     # A dictionary that gives way to plain pages in mid-chunk.
     save(folder, "fallback", pa.table({"s": [f"{i:040d}" for i in range(30_000)], "l": [[i, i + 1] for i in range(30_000)]}), dictionary_pagesize_limit=10_000, data_page_size=20_000)
     save(folder, "int96", pa.table({"t": pa.array(some(lambda i: i * 1001, N), pa.timestamp("us")), "z": pa.array(some(lambda i: i * 1001, N), pa.timestamp("ns", "Europe/Berlin"))}), use_deprecated_int96_timestamps=True)
