@@ -175,7 +175,7 @@ func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 	if err != nil {
 		return err
 	}
-	sent := Sent{Rows: b.Rows, DataWait: b.Wait}
+	sent := Sent{Rows: b.Rows, DataWait: b.Wait.Total}
 	for i, p := range parts {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -202,7 +202,10 @@ func (s *sender) sendMessage(m *codec.Message) error {
 
 // batchMeta is the metadata of part i.
 func (s *sender) batchMeta(b *feed.Batch, parts []part, i int) wire.BatchMeta {
-	m := wire.BatchMeta{Epoch: b.Epoch, Step: b.Step, WaitUS: b.Wait.Microseconds(), Sum: b.Sum.String()}
+	m := wire.BatchMeta{Epoch: b.Epoch, Step: b.Step, Sum: b.Sum.String()}
+	if i == 0 {
+		m.WaitUS, m.StoreUS, m.DecodeUS = b.Wait.Total.Microseconds(), b.Wait.Store.Microseconds(), b.Wait.Decode.Microseconds()
+	}
 	if len(parts) > 1 {
 		m.Part, m.Parts = i+1, len(parts)
 		m.Sum = parts[i].piece.Sum(parts[i].from, parts[i].from+parts[i].rows).String()

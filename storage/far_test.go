@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 
@@ -168,5 +169,44 @@ func TestFarObjectsRememberTheirFooters(t *testing.T) {
 	}
 	if n := len(r.objects.open); n > maxIdle+1 {
 		t.Errorf("%d objects are open", n)
+	}
+}
+
+// What a block took is told apart: for bytes to come out of the store, and for all else.
+func TestReadersTellWhatTheyWaitedFor(t *testing.T) {
+	const latency = 20 * time.Millisecond
+	dir := folder(t, map[string]string{"a.parquet": "p0.parquet"})
+	for url, least := range map[string]time.Duration{dir: 0, "mem://d": latency} {
+		r := newRig(t, Options{Mounts: []Mount{{Name: "d", URL: url}}, Events: Events{
+			Request: func(context.Context, string, string) func(int64, error) {
+				time.Sleep(latency)
+				return func(int64, error) {}
+			},
+			Decode: func(ctx context.Context, _ string, _ int64) (context.Context, func(int64, error)) {
+				time.Sleep(2 * latency)
+				return ctx, func(int64, error) {}
+			},
+		}})
+		if least > 0 {
+			r.upload(url, dir)
+		}
+		snap := r.newest("d")
+		p, err := schema.Project(snap.Schema, nil)
+		must(t, err)
+		g, err := r.ledger.Admit(t.Context(), 64<<20)
+		must(t, err)
+		reader := r.Open(snap, p, g)
+		began := time.Now()
+		leases, err := reader.Block(t.Context(), snap.Blocks(nil).At(0))
+		must(t, err)
+		whole, took := time.Since(began), reader.Took()
+		if took.Store < least || took.Decode < 2*latency || took.Store+took.Decode > whole {
+			t.Errorf("%s: %+v of %v", url, took, whole)
+		}
+		for _, l := range leases {
+			l.Release()
+		}
+		reader.Close()
+		g.Close()
 	}
 }

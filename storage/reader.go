@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -30,7 +31,12 @@ type Reader struct {
 	obj            *bucket.Object // of the shard, open between its segments
 	mount          *mount         // that it lies in
 	release        func()
+	clock          bucket.Clock // of its reads
+	took           Took
 }
+
+// Took is where the time of reading a block went.
+type Took struct{ Store, Decode time.Duration }
 
 // Open returns a reader of snap, one of the store's own, that decodes the
 // columns of p. Memory is charged to g. Close must be called.
@@ -46,6 +52,11 @@ func (r *Reader) ChargeTo(g *budget.Grant) { r.pays = g }
 // most frame.MaxFrame bytes; the caller releases their leases. Errors name the
 // shard and wrap those of bucket, budget, frame and snapshot.
 func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, error) {
+	began, waited := time.Now(), r.clock.Total()
+	defer func() {
+		r.took.Store = r.clock.Total() - waited
+		r.took.Decode = time.Since(began) - r.took.Store
+	}()
 	if r.scan == nil || b.Shard != r.shard || b.Segment != r.segment || b.From < r.row {
 		if err := r.seek(ctx, b.Shard, b.Segment); err != nil {
 			r.measure(b.Shard, err)
@@ -63,6 +74,9 @@ func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, e
 	}
 	return leases, nil
 }
+
+// Took tells where the time of the last Block went.
+func (r *Reader) Took() Took { return r.took }
 
 // measure notes what the decoder took, or asked for in vain. A grant that pays for frames is not its alone, and tells nothing.
 func (r *Reader) measure(shard int, err error) {
@@ -114,7 +128,7 @@ func (r *Reader) enter(ctx context.Context, sh *snapshot.Shard) error {
 	if err != nil {
 		return err
 	}
-	r.obj, r.release, r.mount = obj, release, d.mount
+	r.obj, r.release, r.mount = obj.Clocked(&r.clock), release, d.mount
 	return nil
 }
 

@@ -18,7 +18,7 @@ const retry = 20 * time.Millisecond
 
 // await pins a window once it is decoded, and waits for that: for memory too, unless the stream leads its convoy. It must
 // have no other one pinned.
-func (s *Stream) await(ctx context.Context, w *window) (err error) {
+func (s *Stream) await(ctx context.Context, w *window, waited *Wait) (err error) {
 	s.waits(w)
 	defer func() {
 		if err != nil {
@@ -31,11 +31,13 @@ func (s *Stream) await(ctx context.Context, w *window) (err error) {
 		l, changed := s.decode(ctx, w, tries)
 		wait := retry
 		if l != nil {
+			began := time.Now()
 			select {
 			case <-l.done:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			waited.of(l, time.Since(began))
 			if !errors.Is(l.err, budget.ErrExhausted) || errors.Is(l.err, budget.ErrTooLarge) {
 				return l.err
 			}
@@ -52,6 +54,13 @@ func (s *Stream) await(ctx context.Context, w *window) (err error) {
 			return err
 		}
 	}
+}
+
+// of counts what was waited for a window to be decoded.
+func (w *Wait) of(l *load, wait time.Duration) {
+	store, decode := l.share(wait)
+	w.Store += store
+	w.Decode += decode
 }
 
 // waits pins a window that need not be decoded: what others decode meanwhile stays.

@@ -23,11 +23,15 @@ type Batch struct {
 	Rows    int64
 	After   sampler.Place // after the step
 	Sum     sampler.Sum   // of its rows, padded ones left out
-	Wait    time.Duration // spent waiting for data
+	Wait    Wait          // for data
 	Receipt *Receipt      // with the stream's last batch of an epoch
 
 	joined int // how many of the first pieces were joined, or were too large for it
 }
+
+// Wait is for how long a batch waited for data. Of the total, some was for blocks to come out of the store, some for the
+// decoder; what is left over was for memory, or for blocks that other streams had asked for.
+type Wait struct{ Total, Store, Decode time.Duration }
 
 // Release gives back the leases of all pieces.
 func (b *Batch) Release() {

@@ -53,26 +53,26 @@ const maxOpen = 256
 // read decodes a block, by the scanner that stands before it if there is one. The frames are charged to grant. What a
 // scanner works with is a loan, which outlives the window and goes back when somebody waits for memory; if there is none
 // to be had, the window's grant pays. A block that outgrows that is decoded again in the large slot.
-func (p *plan) read(ctx context.Context, b snapshot.Block, grant *budget.Grant, modest bool) ([]*frame.Lease, error) {
+func (p *plan) read(ctx context.Context, b snapshot.Block, grant *budget.Grant, of *load) ([]*frame.Lease, error) {
 	if l := p.lanes.take(b, p.reach(b)); l != nil {
-		if leases, err := p.follow(ctx, l, b, grant); !outgrown(err) {
+		if leases, err := p.follow(ctx, l, b, grant, of); !outgrown(err) {
 			return leases, err
 		}
 	}
-	if !modest {
+	if !of.modest {
 		loan, revoked := p.feed.ledger.Loan()
-		if leases, err := p.follow(ctx, p.scanner(b, loan, revoked), b, grant); !outgrown(err) {
+		if leases, err := p.follow(ctx, p.scanner(b, loan, revoked), b, grant, of); !outgrown(err) {
 			return leases, err
 		}
 	}
 	p.lanes.closeThose(func(l *lane) bool { return l.grant == grant })
-	leases, err := p.follow(ctx, p.scanner(b, grant, nil), b, grant)
+	leases, err := p.follow(ctx, p.scanner(b, grant, nil), b, grant, of)
 	if !outgrown(err) {
 		return leases, err
 	}
 	switch large, wanted, none := p.feed.ledger.Large(ctx); {
 	case none == nil:
-		return p.follow(ctx, p.scanner(b, large, wanted), b, grant)
+		return p.follow(ctx, p.scanner(b, large, wanted), b, grant, of)
 	case errors.Is(none, budget.ErrExhausted):
 		return nil, err
 	default:
@@ -100,7 +100,7 @@ func (p *plan) scanner(b snapshot.Block, g *budget.Grant, wanted <-chan struct{}
 }
 
 // follow decodes a block with a scanner, and keeps that open for the next one if it is not at the segment's end.
-func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *budget.Grant) (leases []*frame.Lease, err error) {
+func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *budget.Grant, of *load) (leases []*frame.Lease, err error) {
 	keep := false
 	defer func() { // also after a panic
 		if !keep || l.wasted() {
@@ -113,6 +113,7 @@ func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *bud
 	}()
 	l.reader.ChargeTo(grant)
 	leases, err = l.reader.Block(ctx, b)
+	of.took(l.reader.Took())
 	l.row = b.To
 	keep = err == nil && l.row < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
 	return leases, err

@@ -90,7 +90,7 @@ func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *b
 		Block: p.blockKey(at), Columns: p.columns, Tenant: w.load.tenant, Plan: p.kept, Grant: grant,
 		Load: func(ctx context.Context) (leases []*frame.Lease, err error) {
 			err = protect(func() (err error) {
-				leases, err = p.read(ctx, at, grant, w.load.modest)
+				leases, err = p.read(ctx, at, grant, w.load)
 				return err
 			})
 			return leases, err

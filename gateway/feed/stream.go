@@ -141,8 +141,8 @@ func (s *Stream) hold(ctx context.Context, b *Batch, w *window) error {
 		s.letGo()
 		s.plan.mu.Unlock()
 		began := time.Now()
-		err := s.await(ctx, w)
-		b.Wait += time.Since(began)
+		err := s.await(ctx, w, &b.Wait)
+		b.Wait.Total += time.Since(began)
 		if err != nil {
 			return err
 		}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
@@ -50,6 +53,22 @@ type load struct {
 	payer  *convoy
 	tenant string // of the stream that asked for it
 	modest bool   // takes as little memory as it can
+
+	store, decode atomic.Int64 // nanoseconds that blocks waited for the store, and for the decoder
+}
+
+// took counts what decoding a block took.
+func (l *load) took(t storage.Took) {
+	l.store.Add(int64(t.Store))
+	l.decode.Add(int64(t.Decode))
+}
+
+// share divides what was waited for the load as its blocks did, which may be several at a time. What is left over was
+// waited for blocks that others read.
+func (l *load) share(wait time.Duration) (store, decode time.Duration) {
+	s, d := float64(l.store.Load()), float64(l.decode.Load())
+	part := float64(wait) / max(s+d, float64(wait), 1)
+	return time.Duration(s * part), time.Duration(d * part)
 }
 
 // charge is memory on the Go heap that a grant pays for.

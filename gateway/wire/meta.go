@@ -5,19 +5,21 @@ import (
 	"fmt"
 )
 
-// maxWait keeps a batch's metadata short: 11 days in microseconds.
-const maxWait = 999_999_999_999
+// maxWait keeps a batch's metadata short: a quarter of an hour in microseconds.
+const maxWait = 999_999_999
 
 // BatchMeta is the app_metadata of one Flight message with a record batch: always under 400 bytes.
 type BatchMeta struct {
-	Cursor  string   `json:"cursor,omitempty"` // the place after this batch; only on the last part of a split one
-	Epoch   int64    `json:"epoch"`
-	Step    int64    `json:"step"`            // counted from where the stream's origin is, over epoch borders
-	Sum     string   `json:"sum"`             // of this message's own rows
-	WaitUS  int64    `json:"wait_us"`         // microseconds this batch waited for data
-	Part    int      `json:"part,omitempty"`  // from 1, when split
-	Parts   int      `json:"parts,omitempty"` // when split
-	Receipt *Receipt `json:"receipt,omitempty"`
+	Cursor   string   `json:"cursor,omitempty"` // the place after this batch; only on the last part of a split one
+	Epoch    int64    `json:"epoch"`
+	Step     int64    `json:"step"`                // counted from where the stream's origin is, over epoch borders
+	Sum      string   `json:"sum"`                 // of this message's own rows
+	WaitUS   int64    `json:"wait_us"`             // microseconds this batch waited for data; when it is split, on the first part
+	StoreUS  int64    `json:"store_us,omitempty"`  // of them, for the store
+	DecodeUS int64    `json:"decode_us,omitempty"` // of them, for the decoder
+	Part     int      `json:"part,omitempty"`      // from 1, when split
+	Parts    int      `json:"parts,omitempty"`     // when split
+	Receipt  *Receipt `json:"receipt,omitempty"`
 }
 
 // Receipt closes an epoch of a stream, counted since its start or after.
@@ -102,7 +104,7 @@ type DriftType struct {
 
 // Marshal returns the JSON.
 func (m BatchMeta) Marshal() []byte {
-	m.WaitUS = min(m.WaitUS, maxWait)
+	m.WaitUS, m.StoreUS, m.DecodeUS = min(m.WaitUS, maxWait), min(m.StoreUS, maxWait), min(m.DecodeUS, maxWait)
 	return marshal(m)
 }
 

@@ -52,6 +52,8 @@ class Data:
     step: int = 10
     part: int = 10
     wait: float = 0.0  # seconds each message waits for data
+    store: float = 0.0  # of them, for the store
+    decode: float = 0.0  # of them, for the decoder
     part_again: int | None = None  # rows of a message in streams that resume
     epochs: int = 1  # all alike; steps must divide them
 
@@ -180,6 +182,9 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                     "sum": total(rows),
                     "wait_us": int(data.wait * 1e6),
                 }
+                for name, seconds in (("store_us", data.store), ("decode_us", data.decode)):
+                    if seconds:
+                        meta[name] = int(seconds * 1e6)
                 if len(parts) > 1:
                     meta |= {"part": number, "parts": len(parts)}
                 if number == len(parts):

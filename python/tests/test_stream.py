@@ -285,20 +285,6 @@ def test_a_gateway_that_brings_nothing_is_given_up(process: Start) -> None:
         assert stream.stats().resumed == 1
 
 
-def test_stats_say_who_waits(gateway: Gateway) -> None:
-    gateway.data = Data(rows=50, wait=0.1)
-    with headrace.connect(gateway.uri) as client:
-        stream = client.stream("team/numbers")
-        list(stream)
-        assert stream.stats().bottleneck == "server"
-        gateway.data = Data(rows=50)
-        stream = client.stream("team/numbers")
-        for _ in stream:
-            time.sleep(0.1)
-        assert stream.stats().bottleneck == "trainer"
-        assert stream.stats().trainer >= 4 * 0.1
-
-
 def test_a_closed_stream_ends(gateway: Gateway) -> None:
     with headrace.connect(gateway.uri) as client:
         stream = client.stream("team/numbers")

@@ -51,7 +51,7 @@ func (o *Object) Ahead(ctx context.Context, r Reading) *Object {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &ahead{of: o, ctx: ctx, cancel: cancel, memory: r.Memory, again: r.Again}
 	a.cut(r.Ranges)
-	return &Object{key: o.key, size: o.size, in: a}
+	return &Object{key: o.key, size: o.size, in: a, clock: o.clock}
 }
 
 // ahead is the content of an object that is read ahead.

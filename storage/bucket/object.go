@@ -16,9 +16,10 @@ import (
 // or truncated, every read fails with ErrChanged. In a store each read asks for
 // the version: it fails with ErrChanged, or ErrNotFound, once that is gone.
 type Object struct {
-	key  string
-	size int64
-	in   content
+	key   string
+	size  int64
+	in    content
+	clock *Clock // of its reads; nil: nobody asks
 }
 
 // content is where the bytes of an object are.
@@ -37,6 +38,10 @@ func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	if off < 0 || off > o.size || int64(len(p)) > o.size-off {
 		return fmt.Errorf("%w: %q has %d bytes, bytes %d to %d are missing", ErrTruncated, o.key, o.size, max(off, o.size), off+int64(len(p)))
+	}
+	if o.clock != nil {
+		o.clock.start()
+		defer o.clock.stop()
 	}
 	return o.in.readAt(ctx, p, off)
 }

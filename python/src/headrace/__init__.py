@@ -10,7 +10,8 @@ from headrace.errors import (
     RequestError,
     UnavailableError,
 )
-from headrace.stream import Receipt, Stats, Stream
+from headrace.stats import Stats
+from headrace.stream import Receipt, Stream
 
 __version__ = "0.1.0"
 

@@ -16,28 +16,7 @@ from pyarrow import flight
 from headrace.connection import Backoff, Connection
 from headrace.errors import DataError, HeadraceError, UnavailableError, translate
 from headrace.reader import Reader
-
-
-@dataclasses.dataclass
-class Stats:
-    """Where a stream's time went, in seconds, and what it brought.
-
-    `server` is what the gateway waited for data while the trainer waited for the gateway, `wire` is the rest of that
-    wait (encoding, network, decoding), `trainer` is the time between batches, when the stream waited for its user.
-    """
-
-    batches: int = 0
-    rows: int = 0
-    bytes: int = 0
-    server: float = 0.0
-    wire: float = 0.0
-    trainer: float = 0.0
-    resumed: int = 0
-
-    @property
-    def bottleneck(self) -> str:
-        """Which of the three took longest."""
-        return max(("server", "wire", "trainer"), key=lambda name: float(getattr(self, name)))
+from headrace.stats import Stats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,18 +136,19 @@ class Stream(Iterator[pa.RecordBatch]):
         self._check_process()
         if self._ended:
             raise StopIteration
-        called = time.monotonic()
+        asked = time.perf_counter()
         batch = None
-        waited = 0.0
+        waits: list[dict[str, Any]] = []
         while batch is None:
             chunk = self._read()
             if chunk is None:
                 self._finish()
                 raise StopIteration
             meta = json.loads(chunk.app_metadata.to_pybytes().decode())
-            waited += meta["wait_us"] / 1e6
+            if meta["wait_us"]:
+                waits.append(meta)
             batch = self._take(chunk.data, meta)
-        self._count(batch, called, waited)
+        self._count(batch, asked, waits)
         return batch
 
     def __enter__(self) -> Self:
@@ -269,17 +249,30 @@ class Stream(Iterator[pa.RecordBatch]):
         self._drop()
         raise DataError(text)
 
-    def _count(self, batch: pa.RecordBatch, called: float, waited: float) -> None:
+    def _count(self, batch: pa.RecordBatch, asked: float, waits: list[dict[str, Any]]) -> None:
+        """Books a batch and the time since it was asked for; waits: metadata that tell what the gateway waited."""
         stats = self._stats
-        now = time.monotonic()
-        if self._left is not None:
-            stats.trainer += called - self._left
+        now = time.perf_counter()
+        stats.take(self._left, asked, now)
         self._left = now
         stats.batches += 1
         stats.rows += batch.num_rows
         stats.bytes += batch.get_total_buffer_size()  # nbytes takes three times as long
-        stats.server += min(waited, now - called)
-        stats.wire += max(0.0, now - called - waited)
+        stats.wire += now - asked
+        if waits:
+            self._divide(waits, now - asked)
+
+    def _divide(self, waits: list[dict[str, Any]], took: float) -> None:
+        """Divides what the gateway waited, as far as it was waited for here."""
+        stats = self._stats
+        whole, store, decode = (
+            sum(meta.get(name, 0) for meta in waits) / 1e6 for name in ("wait_us", "store_us", "decode_us")
+        )
+        part = min(whole, took) / whole
+        stats.store += store * part
+        stats.decode += decode * part
+        stats.gateway += (whole - store - decode) * part
+        stats.wire -= whole * part
 
     def _lost(self, cause: Exception) -> None:
         """Waits before the next try to go on, or raises what trying again cannot mend."""

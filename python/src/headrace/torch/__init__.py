@@ -3,7 +3,6 @@
 from headrace.torch.dataset import StreamingDataset
 from headrace.torch.loader import Loader
 from headrace.torch.passes import Batch
-from headrace.torch.stats import Stats
 from headrace.torch.tensors import Categories, Masked, Ragged
 
-__all__ = ["Batch", "Categories", "Loader", "Masked", "Ragged", "Stats", "StreamingDataset"]
+__all__ = ["Batch", "Categories", "Loader", "Masked", "Ragged", "StreamingDataset"]

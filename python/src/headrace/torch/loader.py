@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from headrace.errors import RequestError
+from headrace.stats import Stats
 from headrace.torch.dataset import StreamingDataset
 from headrace.torch.device import Device, Sent
 from headrace.torch.passes import Pass, Step
-from headrace.torch.stats import Stats
 from headrace.torch.tensors import rows
 
 # Seconds to wait for a thread that has been told to end, at most: it may be in the middle of a call to the gateway.
@@ -61,19 +61,32 @@ class Loader:
         self._transform = transform
         self._collate = collate
         self._stats = Stats()
+        self._steps: Pass | None = None  # of the latest pass
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def stats(self) -> Stats:
         """Where the time of the latest pass went; `str` of it says in one line what to change."""
-        return dataclasses.replace(self._stats)
+        own = self._stats
+        if self._steps is None:
+            return dataclasses.replace(own)
+        return dataclasses.replace(
+            self._steps.stats(),
+            batches=own.batches,
+            transform=own.transform,
+            threads=own.threads,
+            first=own.first,
+            wait=own.wait,
+            trainer=own.trainer,
+        )
 
     def __iter__(self) -> Generator[Any, None, None]:
         # What is set later is for later passes, so the pass begins now and not with its first batch.
         return self._iterate(self.dataset.begin())
 
     def _iterate(self, steps: Pass) -> Generator[Any, None, None]:
+        self._steps = steps
         stats = self._stats = Stats(threads=self.threads)
         left: float | None = None  # when the trainer got its last batch
         with closing(_Run(self, steps, stats)) as run:
@@ -85,7 +98,8 @@ class Loader:
                 step, batch = taken
                 self.dataset.note(step)
                 now = time.perf_counter()
-                stats.note(steps.stats(), left, asked, now)
+                stats.take(left, asked, now)
+                stats.batches += 1
                 left = now
                 yield batch
 

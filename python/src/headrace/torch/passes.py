@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from headrace.stream import Stats, Stream
+from headrace.stats import Stats
+from headrace.stream import Stream
 from headrace.torch.tensors import Nulls, converter
 
 # Of the whole job: snapshot, epoch (the first one of the pass) and cursor (None: the epoch's beginning). A worker's own
