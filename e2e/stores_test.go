@@ -12,12 +12,15 @@ import (
 	"github.com/headrace/headrace/storage/buckettest"
 )
 
+// stores are those that run on this machine.
+var stores = map[string]func(testing.TB) *buckettest.Store{"S3": buckettest.S3, "GCS": buckettest.GCS, "Azure": buckettest.Azure}
+
 // Every store, format and order: the same snapshots, and thus the same plans and cursors, and the same batches as from
 // a local folder.
 func TestStoresServeTheSameRows(t *testing.T) {
 	dir := small(t)
 	local := serve(t, dir+"/data")
-	for name, start := range map[string]func(testing.TB) *buckettest.Store{"S3": buckettest.S3, "GCS": buckettest.GCS, "Azure": buckettest.Azure} {
+	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {
 			store := start(t)
 			store.Upload(t, "team/data sets", dir+"/data")
@@ -118,15 +121,15 @@ assert len(set(seen) - {"error"}) > 1, seen
 // stream ends with an error.
 func TestStoreFaultsOverWholeEpochs(t *testing.T) {
 	dir := small(t)
-	store := buckettest.S3(t)
-	store.Upload(t, "", dir+"/data")
-	behind, faults := buckettest.Before(t, store)
-	s := serve(t, behind.URL(""))
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	for name, start := range stores {
+		t.Run(name, func(t *testing.T) { faultyEpochs(t, dir, start(t)) })
+	}
+}
+
+// third answers three of ten requests with trouble of some kind.
+func third(chance *rand.Rand) func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 	var mu sync.Mutex
-	chance := rand.New(rand.NewPCG(seed, 1))
-	faults.Answer(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		mu.Lock()
 		dice, after := chance.IntN(100), chance.IntN(20_000)
 		mu.Unlock()
@@ -148,7 +151,16 @@ func TestStoreFaultsOverWholeEpochs(t *testing.T) {
 		default:
 			pass.ServeHTTP(w, r)
 		}
-	})
+	}
+}
+
+func faultyEpochs(t *testing.T, dir string, store *buckettest.Store) {
+	store.Upload(t, "", dir+"/data")
+	behind, faults := buckettest.Before(t, store)
+	s := serve(t, behind.URL(""))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	faults.Answer(third(rand.New(rand.NewPCG(seed, 1))))
 	out := python(t, killed+`
 client = fl.connect(sys.argv[2])
 right = wrong = 0

@@ -110,9 +110,7 @@ func (s *googleStore) get(ctx context.Context, key string, of stamp, off, n int6
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+n-1)}, "Accept-Encoding": {"gzip"}} // gzip: as it is stored
 	resp, err := s.do(ctx, http.MethodGet, at, nil, header, "storage.objects.get")
 	if f := (*fault)(nil); errors.As(err, &f) && f.what == absent {
-		if _, err := s.get(ctx, key, stamp{}, 0, 0); err == nil {
-			return nil, &fault{what: replaced, final: true, status: f.status, text: "there is another generation now"}
-		}
+		return nil, s.missing(ctx, key, of, f)
 	}
 	if err != nil {
 		return nil, err
@@ -126,6 +124,19 @@ func (s *googleStore) get(ctx context.Context, key string, of stamp, off, n int6
 		return nil, err
 	}
 	return a, nil
+}
+
+// missing finds out what it means that a range is not found: ranges are
+// answered without the API's documents, so that it may be anybody's word.
+func (s *googleStore) missing(ctx context.Context, key string, of stamp, f *fault) error {
+	now, err := s.get(ctx, key, stamp{}, 0, 0)
+	switch {
+	case err != nil:
+		return err
+	case now.tag == of.tag:
+		return &fault{status: f.status, text: "a range was not found of an object that is there"}
+	}
+	return &fault{what: replaced, final: true, status: f.status, text: "there is another generation now"}
 }
 
 func (s *googleStore) change(ctx context.Context, key string, data []byte) error {

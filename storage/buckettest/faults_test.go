@@ -21,7 +21,7 @@ import (
 	"github.com/headrace/headrace/storage/bucket"
 )
 
-// troubled is an S3 store behind a proxy, with an object "x" of 200,000 bytes.
+// troubled is a store behind a proxy, with an object "x" of 200,000 bytes.
 type troubled struct {
 	store  *Store
 	faults *Faults
@@ -33,9 +33,10 @@ type troubled struct {
 // tries is how often the clients of these tests try.
 const tries = 6
 
-func trouble(t *testing.T, parameters ...string) *troubled {
+func trouble(t *testing.T, parameters ...string) *troubled { return troubleIn(t, S3(t), parameters...) }
+
+func troubleIn(t *testing.T, s *Store, parameters ...string) *troubled {
 	t.Helper()
-	s := S3(t)
 	s.Use(t)
 	behind, faults := Before(t, s)
 	c := bucket.NewClients(bucket.Options{Tries: tries, Backoff: time.Millisecond, Patience: 300 * time.Millisecond})
@@ -242,6 +243,24 @@ func TestOnlyADefiniteAnswerIsNotFound(t *testing.T) {
 		pass.ServeHTTP(rw, r)
 	})
 	must(t, w.read(t))
+}
+
+// Google's store says in bare text that there is no such range, as anybody in between could.
+func TestARangeThatIsNotFoundMayBeThereTheNextTime(t *testing.T) {
+	w := troubleIn(t, GCS(t))
+	var n atomic.Int64
+	w.faults.Answer(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Header.Get("Range") != "" && n.Add(1) <= 2 {
+			rw.WriteHeader(http.StatusNotFound)
+			_, _ = rw.Write([]byte("Not Found")) // the client may be gone
+			return
+		}
+		pass.ServeHTTP(rw, r)
+	})
+	must(t, w.read(t))
+	if n.Load() != 3 {
+		t.Errorf("%d tries, want 3", n.Load())
+	}
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
