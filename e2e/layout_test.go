@@ -40,6 +40,8 @@ var imports = map[string][]string{
 	"storage/parquetfile/encoding": {},
 	"storage/arrowfile":            {"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/snapshot"},
 	"storage/cache":                {"storage/budget", "storage/frame"},
+	"storage/message":              {},
+	"storage/disk":                 {"storage/budget", "storage/cache", "storage/frame", "storage/message"},
 	"storage": {
 		"schema", "storage/arrowfile", "storage/bucket", "storage/budget", "storage/frame", "storage/parquetfile",
 		"storage/snapshot",
@@ -51,11 +53,11 @@ var imports = map[string][]string{
 		"storage/snapshot",
 	},
 	"gateway/wire":  {},
-	"gateway/codec": {"storage/budget", "storage/frame"},
+	"gateway/codec": {"storage/budget", "storage/frame", "storage/message"},
 	"auth":          {},
 	"gateway": {
 		"auth", "gateway/codec", "gateway/feed", "gateway/gather", "gateway/wire", "sampler", "schema", "storage", "storage/arrowfile",
-		"storage/bucket", "storage/budget", "storage/cache", "storage/frame", "storage/parquetfile", "storage/snapshot",
+		"storage/bucket", "storage/budget", "storage/cache", "storage/disk", "storage/frame", "storage/parquetfile", "storage/snapshot",
 	},
 	"gateway/client": {"gateway/wire", "schema"},
 	"configs":        {},

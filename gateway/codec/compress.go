@@ -7,6 +7,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/headrace/headrace/storage/message"
 )
 
 // Compression of a body's buffers, each by itself.
@@ -18,6 +20,18 @@ const (
 	LZ4
 	Zstd
 )
+
+// codec is the format's word for it.
+func (c Compression) codec() message.Codec {
+	switch c {
+	case LZ4:
+		return message.LZ4
+	case Zstd:
+		return message.Zstd
+	default:
+		return message.Uncompressed
+	}
+}
 
 // prefix is the length of the uncompressed length, or of -1, before a compressed buffer.
 const prefix = 8

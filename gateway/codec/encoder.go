@@ -10,6 +10,7 @@ import (
 
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
+	"github.com/headrace/headrace/storage/message"
 )
 
 // Errors of this package; memory that cannot be had is budget.ErrExhausted.
@@ -30,7 +31,7 @@ const bufferAlign = 64
 type Encoder struct {
 	compression Compression
 	layout      layout
-	meta        metadata
+	meta        message.Writer
 	compressor  compressor
 	progress    *Progress
 }
@@ -57,7 +58,11 @@ func (e *Encoder) Encode(rec arrow.RecordBatch) (*Body, error) {
 	b := &Body{held: l.arena.held, progress: e.progress}
 	l.arena.held = holding{}
 	b.place(l)
-	b.header = e.meta.recordBatch(rec.NumRows(), l, b.size, e.compression)
+	b.header = e.meta.Write(message.Batch{
+		Rows: rec.NumRows(), Nodes: len(l.nodes), Node: func(i int) (int, int) { return l.nodes[i].rows, l.nodes[i].nulls },
+		Buffers: len(l.buffers), Buffer: func(i int) (int, int) { return l.buffers[i].offset, l.buffers[i].size },
+		Variadic: l.variadic, Body: b.size, Codec: e.compression.codec(),
+	})
 	return b, nil
 }
 

@@ -29,6 +29,7 @@ type Options struct {
 	Limit  int64              // bytes that are kept at most; 0: all that nobody else needs
 	Policy string             // one of Policies; empty: Auto
 	Shares map[string]float64 // by tenant, of what is kept: what others read never pushes it below
+	Below  Below              // nil: what memory does not have is loaded
 }
 
 // Cache keeps frames. It is safe for concurrent use.
@@ -136,6 +137,8 @@ type Request struct {
 	Grant *budget.Grant
 	// Load decodes the block into frames with these columns, charged to Grant.
 	Load func(context.Context) ([]*frame.Lease, error)
+	// Dear tells that loading costs more than reading as much from a local disk.
+	Dear bool
 }
 
 // Get returns a lease on a block: one that is there, or is being loaded for
@@ -149,7 +152,7 @@ func (c *Cache) Get(ctx context.Context, r Request) (*Lease, error) {
 		}
 		e, fresh := c.enter(hash, r, false)
 		if fresh {
-			return c.load(ctx, e, r, r.Load)
+			return c.load(ctx, e, r, c.fetch)
 		}
 		hit := e.loaded()
 		if !hit {
@@ -187,7 +190,7 @@ func (c *Cache) enter(hash uint64, r Request, exact bool) (e *entry, fresh bool)
 			e = o
 			break
 		}
-		if _, wider := r.Columns.within(o.columns); wider && !exact && (e == nil || o.loaded() && (!e.loaded() || o.bytes < e.bytes)) {
+		if _, wider := r.Columns.Within(o.columns); wider && !exact && (e == nil || o.loaded() && (!e.loaded() || o.bytes < e.bytes)) {
 			e = o
 		}
 	}
@@ -199,7 +202,7 @@ func (c *Cache) enter(hash uint64, r Request, exact bool) (e *entry, fresh bool)
 		}
 		s.blocks[r.Block] = append(s.blocks[r.Block], e)
 	}
-	if e.leases.Add(1) == 1 {
+	if e.leases.Add(1) == 1 || e.user == nil {
 		e.user = r.Grant
 	}
 	return e, fresh
@@ -218,7 +221,7 @@ func (c *Cache) Missing(k Key, columns *Columns) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.blocks[k] {
-		if _, ok := columns.within(o.columns); ok {
+		if _, ok := columns.Within(o.columns); ok {
 			return false
 		}
 	}
@@ -251,8 +254,11 @@ func (c *Cache) use(e *entry) {
 	e.part.use(e)
 }
 
+// loader makes frames for a request, and says which tier had the block; "" is none.
+type loader func(context.Context, Request) (frames []*frame.Lease, tier string, err error)
+
 // load makes the frames of an entry.
-func (c *Cache) load(ctx context.Context, e *entry, r Request, load func(context.Context) ([]*frame.Lease, error)) (*Lease, error) {
+func (c *Cache) load(ctx context.Context, e *entry, r Request, load loader) (*Lease, error) {
 	e.err = errLoad // unless it ends well: it may panic
 	defer func() {
 		if e.err != nil {
@@ -263,7 +269,7 @@ func (c *Cache) load(ctx context.Context, e *entry, r Request, load func(context
 			c.leave(e)
 		}
 	}()
-	frames, err := load(ctx)
+	frames, tier, err := load(ctx, r)
 	if err != nil {
 		e.err = err
 		return nil, err
@@ -280,9 +286,10 @@ func (c *Cache) load(ctx context.Context, e *entry, r Request, load func(context
 	c.use(e)
 	c.mu.Unlock()
 	close(e.done)
-	t := c.counts.of(r.Tenant, c.active())
-	t.misses.Add(1)
-	t.loaded.Add(e.bytes)
+	c.counts.of(r.Tenant, c.active()).load(tier, e.bytes)
+	if tier == "" && r.Dear && !e.mapped && c.options.Below != nil {
+		c.options.Below.Loaded(c, r)
+	}
 	return &Lease{cache: c, entry: e, frames: frames}, nil
 }
 
@@ -292,7 +299,7 @@ var errLoad = errors.New("cache: loading a block panicked")
 // narrow serves some columns of an entry that has more, and is leased: as they
 // are if the grant can pay for the whole, else as a copy.
 func (c *Cache) narrow(ctx context.Context, hash uint64, e *entry, r Request) (*Lease, error) {
-	places, _ := r.Columns.within(e.columns)
+	places, _ := r.Columns.Within(e.columns)
 	views := func() []*frame.Lease {
 		all := make([]*frame.Lease, len(e.frames))
 		for i, f := range e.frames {
@@ -308,10 +315,11 @@ func (c *Cache) narrow(ctx context.Context, hash uint64, e *entry, r Request) (*
 	for {
 		own, fresh := c.enter(hash, r, true)
 		if fresh {
-			return c.load(ctx, own, r, func(context.Context) ([]*frame.Lease, error) {
+			return c.load(ctx, own, r, func(context.Context, Request) ([]*frame.Lease, string, error) {
 				all := views()
 				defer release(all)
-				return c.copy(r, all)
+				copies, err := c.copy(r, all)
+				return copies, Memory, err
 			})
 		}
 		select {

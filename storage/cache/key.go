@@ -28,21 +28,36 @@ type Columns struct {
 // NewColumns makes the column set of frames with a schema. Two fields of one name
 // and type are the same column of an object.
 func NewColumns(s *arrow.Schema) *Columns {
-	c := &Columns{schema: s, at: make(map[string]int, s.NumFields())}
-	for i, f := range s.Fields() {
+	names := make([]string, 0, s.NumFields())
+	for _, f := range s.Fields() {
 		name := f.Name + "\x00" + f.Type.String()
 		if f.Nullable {
 			name += "?"
 		}
-		c.names = append(c.names, name)
-		c.at[name] = i
+		names = append(names, name)
 	}
-	c.id = strings.Join(c.names, "\x01")
+	c := NamedColumns(names)
+	c.schema = s
 	return c
 }
 
-// within returns where each of the columns is among others, false if one is not.
-func (c *Columns) within(o *Columns) ([]int, bool) {
+// NamedColumns makes the column set that has such Names, without a schema.
+func NamedColumns(names []string) *Columns {
+	c := &Columns{names: names, at: make(map[string]int, len(names)), id: strings.Join(names, "\x01")}
+	for i, name := range names {
+		c.at[name] = i
+	}
+	return c
+}
+
+// Names returns what tells each column from all others of its object: its name and type.
+func (c *Columns) Names() []string { return c.names }
+
+// Schema returns the schema of frames with the columns.
+func (c *Columns) Schema() *arrow.Schema { return c.schema }
+
+// Within returns where each of the columns is among others, false if one is not.
+func (c *Columns) Within(o *Columns) ([]int, bool) {
 	if len(c.names) > len(o.names) {
 		return nil, false
 	}

@@ -15,7 +15,7 @@ func newPinned() *pinned { return &pinned{plans: map[*Plan]*list{}} }
 func (p *pinned) Use(i *item) {
 	plan := i.plan.Load()
 	if i.list != nil {
-		if i.list.plan == plan || i.list.plan.live() {
+		if i.list.plan == plan || i.list.plan.Live() {
 			return
 		}
 		p.Remove(i)
@@ -33,7 +33,7 @@ func (p *pinned) Use(i *item) {
 func (p *pinned) Victim() *item {
 	var oldest, newest *item
 	for plan, l := range p.plans {
-		if plan.live() {
+		if plan.Live() {
 			if i := l.newest(); i != nil && (newest == nil || i.came > newest.came) {
 				newest = i
 			}

@@ -14,8 +14,11 @@ type Plan struct {
 	streams atomic.Int32
 }
 
-// live tells whether a stream of the plan is open.
-func (p *Plan) live() bool { return p.streams.Load() > 0 }
+// Name tells the plan and its columns from others.
+func (p *Plan) Name() string { return p.name }
+
+// Live tells whether a stream of the plan is open.
+func (p *Plan) Live() bool { return p.streams.Load() > 0 }
 
 // manyPlans is how many are remembered without streams: a job may come back for its next epoch.
 const manyPlans = 1024
@@ -44,7 +47,7 @@ func (c *Cache) ClosePlan(p *Plan) {
 	c.follow()
 	if len(c.plans) > manyPlans {
 		for name, p := range c.plans {
-			if !p.live() {
+			if !p.Live() {
 				delete(c.plans, name)
 			}
 		}
@@ -71,7 +74,7 @@ func (c *Cache) follow() {
 	if want == Auto {
 		want = Pinned
 		for _, p := range c.plans {
-			if p.live() {
+			if p.Live() {
 				live++
 				if !p.once {
 					want = Adaptive

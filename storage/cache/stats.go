@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// Memory is the tier that holds frames.
-const Memory = "memory"
+// The tiers: frames in memory, and what lies below.
+const (
+	Memory = "memory"
+	Disk   = "disk"
+)
 
 // Stats are the numbers of a cache at one moment.
 type Stats struct {
@@ -39,7 +42,20 @@ type counts struct {
 
 type who struct{ tenant, policy string }
 
-type tally struct{ memory, misses, loaded atomic.Int64 }
+type tally struct{ memory, disk, misses, loaded atomic.Int64 }
+
+// load counts a block of so many bytes that memory did not have as it was asked for.
+func (t *tally) load(tier string, bytes int64) {
+	switch tier {
+	case Memory:
+		t.memory.Add(1)
+	case Disk:
+		t.disk.Add(1)
+	default:
+		t.misses.Add(1)
+		t.loaded.Add(bytes)
+	}
+}
 
 func (c *counts) of(tenant, policy string) *tally {
 	key := who{tenant, policy}
@@ -76,18 +92,22 @@ func (c *Cache) Stats() Stats {
 		return true
 	})
 	c.mu.Unlock()
-	s.Counts = c.counts.list()
+	s.Counts = c.counts.list(c.options.Below != nil)
 	return s
 }
 
-func (c *counts) list() (all []Count) {
+func (c *counts) list(below bool) (all []Count) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for w, t := range c.tally {
-		all = append(all, Count{
+		n := Count{
 			Tenant: w.tenant, Policy: w.policy, Misses: t.misses.Load(), Loaded: t.loaded.Load(),
 			Hits: map[string]int64{Memory: t.memory.Load()},
-		})
+		}
+		if below {
+			n.Hits[Disk] = t.disk.Load()
+		}
+		all = append(all, n)
 	}
 	slices.SortFunc(all, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Policy, b.Policy))

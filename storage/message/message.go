@@ -1,4 +1,5 @@
-package codec
+// Package message writes the metadata of Arrow IPC record batch messages, for those who lay the bodies out themselves.
+package message
 
 import (
 	"bytes"
@@ -26,33 +27,53 @@ const (
 
 	slotCodec        = 0 // of BodyCompression; slot 1 is the method, whose default is "each buffer"
 	compressionSlots = 2
-	codecLZ4         = 0
-	codecZstd        = 1
 )
 
-// metadata writes the flatbuffers of record batches.
-type metadata struct{ b *flatbuffers.Builder }
+// Codec is how the buffers of a body are compressed.
+type Codec int8
 
-// recordBatch returns a Message with a RecordBatch header for a body of size bytes.
-func (m *metadata) recordBatch(rows int64, l *layout, size int, c Compression) []byte {
-	if m.b == nil {
-		m.b = flatbuffers.NewBuilder(1 << 10)
+// The codecs by the format's own numbers, which count from LZ4.
+const (
+	Uncompressed Codec = iota - 1
+	LZ4
+	Zstd
+)
+
+// Batch describes a record batch whose body is laid out.
+type Batch struct {
+	Rows     int64
+	Nodes    int                             // arrays, in pre-order
+	Node     func(i int) (rows, nulls int)   // of array i
+	Buffers  int                             // in the order of the arrays
+	Buffer   func(i int) (offset, bytes int) // of buffer i in the body
+	Variadic []int64                         // data buffers of each array of views
+	Body     int                             // bytes of the body, padding included
+	Codec    Codec
+}
+
+// Writer writes flatbuffers of record batches, one at a time. The zero Writer is ready.
+type Writer struct{ b *flatbuffers.Builder }
+
+// Write returns a Message of metadata version 5 with a RecordBatch header.
+func (w *Writer) Write(batch Batch) []byte {
+	if w.b == nil {
+		w.b = flatbuffers.NewBuilder(1 << 10)
 	}
-	b := m.b
+	b := w.b
 	b.Reset()
-	nodes := pairs(b, len(l.nodes), func(i int) (int, int) { return l.nodes[i].rows, l.nodes[i].nulls })
-	buffers := pairs(b, len(l.buffers), func(i int) (int, int) { return l.buffers[i].offset, l.buffers[i].size })
-	variadic := longs(b, l.variadic)
-	compression := bodyCompression(b, c)
+	nodes := pairs(b, batch.Nodes, batch.Node)
+	buffers := pairs(b, batch.Buffers, batch.Buffer)
+	variadic := longs(b, batch.Variadic)
+	compression := bodyCompression(b, batch.Codec)
 	b.StartObject(batchSlots)
-	b.PrependInt64Slot(slotLength, rows, 0)
+	b.PrependInt64Slot(slotLength, batch.Rows, 0)
 	b.PrependUOffsetTSlot(slotNodes, nodes, 0)
 	b.PrependUOffsetTSlot(slotBuffers, buffers, 0)
 	b.PrependUOffsetTSlot(slotCompression, compression, 0)
 	b.PrependUOffsetTSlot(slotVariadic, variadic, 0)
 	header := b.EndObject()
 	b.StartObject(messageSlots)
-	b.PrependInt64Slot(slotBodyLength, int64(size), 0)
+	b.PrependInt64Slot(slotBodyLength, int64(batch.Body), 0)
 	b.PrependUOffsetTSlot(slotHeader, header, 0)
 	b.PrependInt16Slot(slotVersion, versionV5, 0)
 	b.PrependByteSlot(slotHeaderType, headerRecordBatch, 0)
@@ -84,15 +105,11 @@ func longs(b *flatbuffers.Builder, v []int64) flatbuffers.UOffsetT {
 	return b.EndVector(len(v))
 }
 
-func bodyCompression(b *flatbuffers.Builder, c Compression) flatbuffers.UOffsetT {
-	if c == None {
+func bodyCompression(b *flatbuffers.Builder, c Codec) flatbuffers.UOffsetT {
+	if c == Uncompressed {
 		return 0
 	}
-	codec := int8(codecLZ4)
-	if c == Zstd {
-		codec = codecZstd
-	}
 	b.StartObject(compressionSlots)
-	b.PrependInt8Slot(slotCodec, codec, 0)
+	b.PrependInt8Slot(slotCodec, int8(c), 0)
 	return b.EndObject()
 }

@@ -1,0 +1,324 @@
+// Package disk keeps decoded blocks in a directory, so that memory and restarts do not decide what is loaded again.
+//
+// A block with its columns is one file: an Arrow IPC file that holds the frames as they were, and in its head the full
+// key, the layout, and checksums. It is written once under another name, brought to the disk, and renamed; it never
+// changes. A hit maps it: nothing is decoded and nothing copied, and the memory is the system's page cache. Whoever cuts
+// such a file short or writes to it meanwhile waits for the kernel, as with all files that are mapped.
+//
+// Checksums are compared each time a block is mapped, and not only at first: the bytes lie where other programs, disks and
+// time can change them, and comparing costs a fraction of what sending does. What differs is deleted, told, and loaded.
+//
+// Blocks are written beside the streams, from the time on when they are loaded and not when memory gives them up: then
+// somebody waits for that memory. What memory no longer has when the disk comes to it is left out, and comes again with
+// the next load. So nothing but the block that is being written is held for the disk.
+//
+// Two gateways cannot share a directory: one would delete what the other has counted. Only files whose name and header are
+// ours are ever deleted.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/headrace/headrace/storage/cache"
+	"github.com/headrace/headrace/storage/frame"
+)
+
+// Errors of Open: mistakes in how the gateway is set up. A disk that fails is none.
+var (
+	// ErrBusy means that another process uses the directory; the text says which.
+	ErrBusy = errors.New("the directory is in use")
+	// ErrNoDirectory means that there is something else in the directory's place.
+	ErrNoDirectory = errors.New("not a directory")
+)
+
+// Options of a Tier.
+type Options struct {
+	Dir     string // of this tier's own; made if it is not there
+	Limit   int64  // bytes of files
+	Version string // of the program: blocks that another one has decoded may be wrong in ways that this one mends
+	Pool    *frame.Pool
+	// Wait is how long to wait for another process to leave the directory: a gateway that is being replaced.
+	Wait   time.Duration
+	Events Events
+}
+
+// Events tell what an operator has to know. All may be nil.
+type Events struct {
+	// Failed tells that the disk cannot be used, once until it works again. Nothing else suffers from it.
+	Failed func(err error)
+	// Works tells that it can be used again.
+	Works func()
+	// Damaged tells of a file of a block that is not what was written.
+	Damaged func(file string, err error)
+}
+
+func (e Events) withDefaults() Events {
+	if e.Failed == nil {
+		e.Failed = func(error) {}
+	}
+	if e.Works == nil {
+		e.Works = func() {}
+	}
+	if e.Damaged == nil {
+		e.Damaged = func(string, error) {}
+	}
+	return e
+}
+
+// Stats are the numbers of a tier at one moment.
+type Stats struct {
+	Dir     string
+	Limit   int64 // bytes
+	Bytes   int64 // of files
+	Blocks  int
+	Waiting int // blocks that are to be written
+	Counts
+	Failed string // why the disk cannot be used now; empty: it can
+}
+
+// Counts are counted from the start of the tier on.
+type Counts struct {
+	Hits    int64 // blocks that were there
+	Misses  int64 // blocks that were not
+	Written int64 // blocks
+	Bytes   int64 // written
+	Dropped int64 // blocks that memory gave up before they were written
+	Refused int64 // blocks for which there was no room
+	Evicted int64 // blocks that made room
+	Damaged int64 // files that were not what was written
+	Errors  int64 // of the disk
+}
+
+// Tier is a cache.Below on a disk. It is safe for concurrent use.
+type Tier struct {
+	options Options
+	root    *os.Root // nil: the disk failed at the start
+	held    *os.File // the lock
+	queue   chan job
+	pause   time.Duration
+	work    sync.WaitGroup
+	ctx     context.Context // of all that is beside the streams
+	end     context.CancelFunc
+	found   chan struct{} // closed when what was there at the start is known
+
+	mu      sync.Mutex // guards all below
+	index   *index
+	pending map[id]struct{} // in the queue, or being written
+	counts  Counts
+	failed  string
+	rest    time.Time // when to try again
+
+	hits, misses atomic.Int64
+}
+
+var _ cache.Below = (*Tier)(nil)
+
+const (
+	folder   = "blocks" // within the directory
+	lockName = "lock"
+
+	queued  = 1 << 14 // blocks that wait to be written at most: their names, not their rows
+	writers = 2       // so that one writes while the other waits for the disk
+)
+
+// Open opens a directory. What is there from before is found meanwhile; Get waits for it. Close must be called. The errors
+// are ErrBusy, ErrNoDirectory and that of ctx: whatever else is wrong is an event, and the tier then keeps nothing.
+func Open(ctx context.Context, o Options) (*Tier, error) {
+	o.Events = o.Events.withDefaults()
+	t := &Tier{
+		options: o, queue: make(chan job, queued), pause: time.Minute, found: make(chan struct{}),
+		index: newIndex(o.Limit), pending: map[id]struct{}{},
+	}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	err := t.enter(ctx)
+	switch {
+	case err == nil:
+		t.work.Go(t.scan)
+		for range writers {
+			t.work.Go(t.write)
+		}
+		return t, nil
+	case errors.Is(err, ErrBusy) || errors.Is(err, ErrNoDirectory) || ctx.Err() != nil:
+		t.leave()
+		return nil, err
+	}
+	t.leave()
+	close(t.found)
+	t.fail(err)
+	return t, nil
+}
+
+// enter makes the directory and takes its lock.
+func (t *Tier) enter(ctx context.Context) error {
+	dir := filepath.Join(t.options.Dir, folder)
+	if err := os.MkdirAll(dir, 0o700); errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%s: %w", dir, ErrNoDirectory)
+	} else if err != nil {
+		return err
+	}
+	var err error
+	if t.root, err = os.OpenRoot(dir); err != nil {
+		return err
+	}
+	if t.held, err = t.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|quietly, 0o600); err != nil {
+		return err
+	}
+	return t.lock(ctx)
+}
+
+// lock waits for the lock and writes down whose it is.
+func (t *Tier) lock(ctx context.Context) error {
+	const again = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, t.options.Wait)
+	defer cancel()
+	for {
+		taken, err := lock(t.held)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%s: %w by process %s", t.options.Dir, ErrBusy, t.holder())
+		case <-time.After(again):
+		}
+	}
+	if err := t.held.Truncate(0); err != nil {
+		return err
+	}
+	_, err := t.held.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
+	return err
+}
+
+// holder is the process that has the lock, by its own word.
+func (t *Tier) holder() string {
+	b := make([]byte, 20)
+	n, _ := t.held.ReadAt(b, 0)
+	return strings.TrimSpace(string(b[:n]))
+}
+
+func (t *Tier) leave() {
+	if t.held != nil {
+		_ = t.held.Close() // which gives the lock back
+	}
+	if t.root != nil {
+		_ = t.root.Close()
+	}
+	t.held, t.root = nil, nil
+}
+
+// Close ends the writing and leaves the directory to others. Nobody may call Get or Loaded any more.
+func (t *Tier) Close() {
+	t.end()
+	t.work.Wait()
+	t.leave()
+}
+
+// fail notes that the disk cannot be used, and for how long not to try.
+func (t *Tier) fail(err error) {
+	t.mu.Lock()
+	first := t.failed == ""
+	t.counts.Errors++
+	t.failed, t.rest = err.Error(), time.Now().Add(t.pause)
+	t.mu.Unlock()
+	if first {
+		t.options.Events.Failed(err)
+	}
+}
+
+// succeed notes that it can.
+func (t *Tier) succeed() {
+	t.mu.Lock()
+	again := t.failed != ""
+	t.failed = ""
+	t.mu.Unlock()
+	if again {
+		t.options.Events.Works()
+	}
+}
+
+// count changes the counts.
+func (t *Tier) count(change func(*Counts)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.counts)
+}
+
+// Stats returns the numbers of this moment.
+func (t *Tier) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Stats{
+		Dir: t.options.Dir, Limit: t.options.Limit, Bytes: t.index.bytes, Blocks: t.index.count, Waiting: len(t.pending),
+		Counts: t.counts, Failed: t.failed,
+	}
+	s.Hits, s.Misses = t.hits.Load(), t.misses.Load()
+	return s
+}
+
+// open opens a file of the directory for reading, and tells its size.
+func (t *Tier) open(name string) (*os.File, int64, error) {
+	f, err := t.root.OpenFile(name, os.O_RDONLY|quietly, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// remove deletes a file with a name of ours, if it is ours by what it holds too. It tells whether the name is free.
+func (t *Tier) remove(name string) (bool, error) {
+	f, _, err := t.open(name)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist), nil
+	}
+	mine := ours(f)
+	if err := f.Close(); err != nil || !mine {
+		return false, err
+	}
+	if err := t.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return true, nil
+}
+
+// discard takes an entry out and deletes its file.
+func (t *Tier) discard(e *entry) {
+	t.mu.Lock()
+	was := t.index.remove(e)
+	t.mu.Unlock()
+	if was {
+		t.delete(e)
+	}
+}
+
+// delete deletes the files of entries that were taken out.
+func (t *Tier) delete(entries ...*entry) {
+	for _, e := range entries {
+		if _, err := t.remove(e.id.file()); err != nil {
+			t.fail(err)
+		}
+	}
+}
