@@ -1,6 +1,6 @@
 """The data of the decode bench, and pyarrow's reading of it.
 
-decode.py write KIND FOLDER BYTES     write files of about so many decoded bytes, one row group each
+decode.py write KIND FOLDER BYTES     write files of about so many decoded bytes
 decode.py read FOLDER                 for each line THREADS on the standard input, read all files with so many threads
                                       and print {"Seconds", "CPU", "Rows", "Bytes"}
 
@@ -89,12 +89,12 @@ KINDS: dict[str, tuple[Make, int, dict[str, Any]]] = {
 
 
 def write(kind: str, folder: str, size: str) -> None:
-    """Write files of up to a million rows, which is one row group."""
+    """Write files of up to four million rows."""
     make, width, options = KINDS[kind]
     Path(folder).mkdir(parents=True)
     rng = np.random.default_rng(1)
     for i in range(FILES):
-        rows = max(1, min(int(size) // FILES // width, 1 << 20))
+        rows = max(1, min(int(size) // FILES // width, 1 << 22))
         pq.write_table(pa.table({"x": make(rng, rows)}), f"{folder}/part-{i:05}.parquet", **options)
 
 

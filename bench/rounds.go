@@ -50,6 +50,14 @@ func (s settings) headraceServing(folder string) command {
 	}
 }
 
+// forgetful keeps a gateway that goes on running from reading what it kept: it has memory for half of what a round reads
+// at most, and keeps what came last. That is how a scan of more than fits goes.
+func (c command) forgetful(size int64) command {
+	const least = 160 << 20
+	c.line = append([]string{"env", "HEADRACE_CACHE_POLICY=lru"}, append(c.line, "--memory", fmt.Sprint(max(size/2, least)))...)
+	return c
+}
+
 // anew is the same command, started again for each round: what a gateway keeps in memory would spare it the work.
 func (c command) anew() command {
 	c.again = true

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -66,9 +67,29 @@ type Pool struct {
 }
 
 // shelf holds the idle memory of one class, oldest first.
-type shelf struct {
-	mem   [][]byte
-	times []int64
+type shelf []idleMemory
+
+type idleMemory struct {
+	mem  []byte
+	time int64
+	cpu  int // whose caches have it, most likely
+}
+
+// take takes out the newest that was freed on a processor, of the few that came last, or the newest of all. What lies in
+// another processor's caches takes longer to write than what lies in none.
+func (s *shelf) take(cpu int) []byte {
+	const few = 64
+	n := len(*s)
+	at := n - 1
+	for i := n - 1; i >= max(0, n-few); i-- {
+		if (*s)[i].cpu == cpu {
+			at = i
+			break
+		}
+	}
+	mem := (*s)[at].mem
+	*s = slices.Delete(*s, at, at+1)
+	return mem
 }
 
 // Region is a run of off-heap memory that belongs to one holder, charged to a grant.
@@ -123,13 +144,13 @@ func (p *Pool) Alloc(g *budget.Grant, k budget.Kind, n int) (*Region, error) {
 
 // take finds size bytes and counts a live region.
 func (p *Pool) take(size int) (mem []byte, fresh bool, err error) {
+	cpu := processor()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.Regions++
 	p.stats.Live += int64(size)
-	if s := p.shelves[size]; s != nil && len(s.mem) > 0 {
-		last := len(s.mem) - 1 // the newest is the likeliest to be in the processor's caches
-		mem, s.mem, s.times = s.mem[last], s.mem[:last], s.times[:last]
+	if s := p.shelves[size]; s != nil && len(*s) > 0 {
+		mem = s.take(cpu)
 		p.stats.Idle -= int64(size)
 	}
 	if mem != nil || size == 0 {
@@ -169,7 +190,7 @@ func (r *Region) pay(to *budget.Grant) bool {
 
 // put shelves memory that is no longer live, or unmaps it if it does not fit Idle.
 func (p *Pool) put(mem []byte) {
-	size := len(mem)
+	size, cpu := len(mem), processor()
 	p.mu.Lock()
 	p.stats.Regions--
 	p.stats.Live -= int64(size)
@@ -185,7 +206,7 @@ func (p *Pool) put(mem []byte) {
 			p.shelves[size] = s
 		}
 		p.clock++
-		s.mem, s.times = append(s.mem, mem), append(s.times, p.clock)
+		*s = append(*s, idleMemory{mem, p.clock, cpu})
 		p.stats.Idle += int64(size)
 	} else if size > 0 {
 		dropped = append(dropped, mem)
@@ -200,12 +221,12 @@ func (p *Pool) put(mem []byte) {
 func (p *Pool) dropOldest() []byte {
 	var oldest *shelf
 	for _, s := range p.shelves {
-		if len(s.mem) > 0 && (oldest == nil || s.times[0] < oldest.times[0]) {
+		if len(*s) > 0 && (oldest == nil || (*s)[0].time < (*oldest)[0].time) {
 			oldest = s
 		}
 	}
-	mem := oldest.mem[0]
-	oldest.mem, oldest.times = oldest.mem[1:], oldest.times[1:]
+	mem := (*oldest)[0].mem
+	*oldest = (*oldest)[1:]
 	p.stats.Idle -= int64(len(mem))
 	return mem
 }
@@ -224,7 +245,9 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	var idle [][]byte
 	for _, s := range p.shelves {
-		idle = append(idle, s.mem...)
+		for _, i := range *s {
+			idle = append(idle, i.mem)
+		}
 	}
 	clear(p.shelves)
 	p.dropSlab()

@@ -91,7 +91,7 @@ func TestIdleMemoryKeepsToItsLimitOldestFirst(t *testing.T) {
 	for _, r := range regions {
 		r.Free()
 	}
-	if s := p.Stats(); s.Idle != 3*Cost(1) || len(p.shelves[int(Cost(1))].mem) != 1 {
+	if s := p.Stats(); s.Idle != 3*Cost(1) || len(*p.shelves[int(Cost(1))]) != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -328,5 +328,26 @@ func TestFreshRegionsLieSideBySide(t *testing.T) {
 	}
 	if p.slab != nil {
 		t.Error("a closed pool keeps fresh memory")
+	}
+}
+
+// What was freed on a processor is taken there before what others have in their caches; else the newest is.
+func TestShelvesPreferTheProcessor(t *testing.T) {
+	var s shelf
+	put := func(n, cpu int) { s = append(s, idleMemory{mem: make([]byte, n), cpu: cpu}) }
+	put(1, 2)
+	for n := 2; n <= 70; n++ {
+		put(n, n%2)
+	}
+	for i, c := range []struct{ cpu, want int }{{0, 70}, {0, 68}, {1, 69}, {3, 67}, {2, 66}, {0, 64}} {
+		if got := len(s.take(c.cpu)); got != c.want {
+			t.Errorf("%d: processor %d took number %d, not %d", i, c.cpu, got, c.want)
+		}
+	}
+	for len(s) > 1 {
+		s.take(1)
+	}
+	if got := len(s.take(1)); got != 1 || len(s) != 0 {
+		t.Errorf("the last one is number %d, %d are left", got, len(s))
 	}
 }
