@@ -12,9 +12,12 @@ const borderCount = 20
 
 // borders is what a client waited for batches, in seconds.
 type borders struct {
-	First  []float64 // those after a border
-	Usual  float64   // half of the others came sooner
-	Behind float64   // one of twenty of the others came later
+	First   []float64 // those after a border
+	Usual   float64   // half of the others came sooner
+	Behind  float64   // one of twenty of the others came later
+	Far     float64   // one of a hundred of them did
+	Longest float64
+	Late    float64 // the part of the others that came later than three times Behind: what the machine does to any batch
 }
 
 // epochBorders reads one stream without end over borders, at the pace of a client that touches every byte.
@@ -47,6 +50,7 @@ func (b borders) text() string {
 		}
 	}
 	return fmt.Sprintf("One stream without end over %d borders of epochs: batches came %.2f ms after the one before was used, one in twenty\n"+
-		"after more than %.2f; the first of an epoch after %s. Later than 3 times the %.2f: %d; wanted 0.\n",
-		len(b.First), 1e3*b.Usual, 1e3*b.Behind, milliseconds(b.First), 1e3*b.Behind, late)
+		"after more than %.2f, one in a hundred after more than %.2f, the last of all after %.1f; the first of an epoch after %s.\n"+
+		"Later than 3 times the %.2f: %d of the %d first ones, wanted 0; %.1f %% of the others.\n",
+		len(b.First), 1e3*b.Usual, 1e3*b.Behind, 1e3*b.Far, 1e3*b.Longest, milliseconds(b.First), 1e3*b.Behind, late, len(b.First), 100*b.Late)
 }

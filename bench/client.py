@@ -7,8 +7,9 @@ client.py train URI [NAME]         the same, but the sum is one of rows, in what
 client.py first URI COUNT [NAME]   on one warm connection, call DoGet COUNT times and wait for the first batch;
                                    print the seconds of each as a JSON list
 client.py borders URI COUNT [NAME] read over so many borders of epochs, touch every byte; print the seconds that batches
-                                   were waited for, {"first": [after each border], "usual": median of the others,
-                                   "behind": their 95th percentile} as JSON
+                                   were waited for, {"first": [after each border]} and of the others {"usual": median,
+                                   "behind": 95th percentile, "far": 99th, "longest", "late": which part of them waited
+                                   for more than three times their 95th percentile}, as JSON
 client.py fresh URI [NAME]         wait for the first batch of one DoGet; print the seconds as JSON
 client.py check URI FOLDER [NAME]  read everything, compare it with what pyarrow reads from the Parquet files in
                                    FOLDER; print {"rows", "bytes"} of the decoded table as JSON
@@ -134,8 +135,13 @@ def borders(uri: str, count: str, name: str = "") -> None:
             (waits if now == epoch else firsts).append(took)
         epoch = now
     reader.cancel()
-    usual, behind = np.percentile(waits, [50, 95])
-    print(json.dumps({"first": firsts, "usual": usual, "behind": behind}))
+    usual, behind, far, longest = np.percentile(waits, [50, 95, 99, 100])
+    late = np.mean(np.array(waits) > 3 * behind)
+    print(
+        json.dumps(
+            {"first": firsts, "usual": usual, "behind": behind, "far": far, "longest": longest, "late": float(late)}
+        )
+    )
 
 
 def fresh(uri: str, name: str = "") -> None:

@@ -78,12 +78,30 @@ func (f *File) open(g *budget.Grant, s *shape) (*part, error) {
 	}
 	for _, e := range p.pages {
 		// An old kernel cannot, and bytes that are not there, or not to be read, are an error.
-		if err := unix.Madvise(f.mem[e.from:e.to], unix.MADV_POPULATE_READ); err != nil {
+		if err := f.advise(e, bite, unix.MADV_POPULATE_READ); err != nil {
 			p.free()
 			return nil, fmt.Errorf("%w: %w", ErrNotInPlace, err)
 		}
 	}
 	return p, nil
+}
+
+// bite is how many bytes are brought into memory at a time: small pages of so
+// many take a twentieth of a millisecond.
+const bite = 512 << 10
+
+// advise calls madvise for so many bytes at a time, and lets other goroutines
+// go on in between. The scheduler takes up to ten milliseconds to notice that
+// all processors are in calls of the system, in which those that send batches
+// would wait.
+func (f *File) advise(e extent, step int64, advice int) error {
+	for at := e.from; at < e.to; at += step {
+		if err := unix.Madvise(f.mem[at:min(at+step, e.to)], advice); err != nil {
+			return err
+		}
+		runtime.Gosched()
+	}
+	return nil
 }
 
 // pay lets another grant pay, if it can. A lease keeps the part.
@@ -149,7 +167,7 @@ func (f *File) unused(p *part) (out []extent) {
 // cache, copies are gone. It fails for addresses that are not mapped only.
 func (f *File) drop(pages []extent) {
 	for _, e := range pages {
-		if err := unix.Madvise(f.mem[e.from:e.to], unix.MADV_DONTNEED); err != nil {
+		if err := f.advise(e, slot, unix.MADV_DONTNEED); err != nil { // less would take large pages apart
 			panic("frame: drop pages: " + err.Error())
 		}
 	}
