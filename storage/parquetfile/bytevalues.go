@@ -22,7 +22,7 @@ type bytesDecoder[O encoding.Offset] struct {
 type byteValues[O encoding.Offset] struct {
 	leaf    *leafReader
 	of      func(p *dataPage) **bytesDecoder[O]
-	entries room
+	entries entries
 	heap    int64 // bytes charged for what dict has on the Go heap
 	dict    encoding.Dictionary
 	size    int64 // bytes of what was taken
@@ -41,20 +41,19 @@ func (v *byteValues[O]) free() {
 	v.heap = 0
 }
 
-func (v *byteValues[O]) dictionary(b []byte, n int) error {
+func (v *byteValues[O]) dictionary(b *body, n int) error {
 	const perEntry = 8
-	if n > len(b)/4 {
-		return fmt.Errorf("%d values in %d bytes", n, len(b))
+	if n > len(b.plain)/4 {
+		return fmt.Errorf("%d values in %d bytes", n, len(b.plain))
 	}
 	if err := v.leaf.grant.ChargeHeap(budget.Scratch, int64(n)*perEntry); err != nil {
 		return err
 	}
 	v.heap += int64(n) * perEntry
-	own, err := v.entries.bytes(len(b), 0)
+	own, err := v.entries.keep(b)
 	if err != nil {
 		return err
 	}
-	copy(own, b)
 	return v.dict.Reset(own, n)
 }
 

@@ -247,7 +247,7 @@ func (l *leafReader) readDictionary(h page) error {
 	}
 	err := l.inflate(h, &b)
 	if err == nil {
-		err = l.make.dictionary(b.plain, int(h.values))
+		err = l.make.dictionary(&b, int(h.values))
 	}
 	if err != nil {
 		return fmt.Errorf("page %d, a dictionary: %w", number, err)

@@ -55,7 +55,7 @@ func (v *boolValues) write(dst [][]byte) error {
 // noValues are those of a column of type null.
 func noValues() values {
 	none := func(*dataPage, int) error { return refusef("values in a column of nulls") }
-	return values{dictionary: func([]byte, int) error { return nil }, take: none, skip: none}
+	return values{dictionary: func(*body, int) error { return nil }, take: none, skip: none}
 }
 
 // decimalValues are decimals in byte arrays, each as long as its number needs.

@@ -344,7 +344,7 @@ func newValues(l *leafReader, d *schema.Column, t arrow.DataType) (values, error
 		return newByteValues(l, t)
 	}
 	v := &fixedValues{leaf: l, physical: physical, stored: int(fixedWidth(physical, length))}
-	v.entries, v.tmp = l.room(), l.room()
+	v.entries.room, v.tmp = l.room(), l.room()
 	fixed, ok := t.(arrow.FixedWidthDataType)
 	if !ok || v.stored < 1 {
 		return values{}, fmt.Errorf("%s as %s", physical, t)
@@ -358,12 +358,12 @@ func newValues(l *leafReader, d *schema.Column, t arrow.DataType) (values, error
 }
 
 func newByteValues(l *leafReader, t arrow.DataType) (values, error) {
-	small := byteValues[int32]{leaf: l, entries: l.room(), of: func(p *dataPage) **bytesDecoder[int32] { return &p.small }}
+	small := byteValues[int32]{leaf: l, entries: entries{room: l.room()}, of: func(p *dataPage) **bytesDecoder[int32] { return &p.small }}
 	switch t.ID() {
 	case arrow.STRING, arrow.BINARY:
 		return small.values(), nil
 	case arrow.LARGE_STRING, arrow.LARGE_BINARY:
-		large := byteValues[int64]{leaf: l, entries: l.room(), of: func(p *dataPage) **bytesDecoder[int64] { return &p.large }}
+		large := byteValues[int64]{leaf: l, entries: entries{room: l.room()}, of: func(p *dataPage) **bytesDecoder[int64] { return &p.large }}
 		return large.values(), nil
 	case arrow.DECIMAL128, arrow.DECIMAL256:
 		decimals := decimalValues{byteValues: small, width: t.(arrow.FixedWidthDataType).Bytes(), tmp: [2]room{l.room(), l.room()}}

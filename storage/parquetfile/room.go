@@ -42,6 +42,29 @@ func (r *room) free() {
 	}
 }
 
+// entries is the memory of a dictionary.
+type entries struct {
+	room
+	page body
+}
+
+// keep returns what is in a page, to stay: the page itself where it was
+// decompressed, else a copy, so that it does not keep what was read with it.
+func (e *entries) keep(b *body) ([]byte, error) {
+	if b.home != nil {
+		e.page, *b = *b, body{}
+		return e.page.plain, nil
+	}
+	own, err := e.bytes(len(b.plain), 0)
+	copy(own, b.plain)
+	return own, err
+}
+
+func (e *entries) free() {
+	e.room.free()
+	e.page.free()
+}
+
 // numbers views bytes, which begin where such a number may, as numbers.
 func numbers[T int32 | int64 | uint32](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(T(0))))

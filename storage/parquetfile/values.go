@@ -16,8 +16,8 @@ import (
 // write them, and zeros where the rows are null. There is one kind for each way
 // in which Arrow lays values out; what a kind has no use for may be nil.
 type values struct {
-	// dictionary reads the n entries of the column chunk's dictionary.
-	dictionary func(b []byte, n int) error
+	// dictionary reads the n entries of the column chunk's dictionary, from a page that it may keep.
+	dictionary func(b *body, n int) error
 	// open begins with the values of a page, which are in b.
 	open func(p *dataPage, b []byte) error
 	// begin forgets what was taken; take says that the next n values of p will be written.
@@ -65,7 +65,7 @@ type fixedValues struct {
 	// convert makes n values of a frame from stored ones; nil: they are the same.
 	convert func(dst, src []byte, n int) error
 	late    bool // the dictionary is as stored, as a value that cannot be converted is only wrong where it is used
-	entries room
+	entries entries
 	dict    []byte
 	tmp     room
 }
@@ -79,21 +79,21 @@ func (v *fixedValues) free() {
 	v.tmp.free()
 }
 
-func (v *fixedValues) dictionary(b []byte, n int) error {
-	if len(b) < n*v.stored {
-		return fmt.Errorf("%d values of %d bytes in %d bytes", n, v.stored, len(b))
+func (v *fixedValues) dictionary(b *body, n int) (err error) {
+	size := n * v.stored
+	switch {
+	case len(b.plain) < size:
+		return fmt.Errorf("%d values of %d bytes in %d bytes", n, v.stored, len(b.plain))
+	case v.convert != nil && !v.late:
+		if v.dict, err = v.entries.bytes(n*v.width, 0); err != nil {
+			return err
+		}
+		return v.convert(v.dict, b.plain[:size], n)
 	}
-	width := v.dictWidth()
-	dict, err := v.entries.bytes(n*width, 0)
-	if err != nil {
-		return err
+	if v.dict, err = v.entries.keep(b); err == nil {
+		v.dict = v.dict[:size]
 	}
-	v.dict = dict
-	if v.convert != nil && !v.late {
-		return v.convert(dict, b[:n*v.stored], n)
-	}
-	copy(dict, b)
-	return nil
+	return err
 }
 
 // dictWidth is the bytes of an entry of the dictionary.
