@@ -37,8 +37,9 @@ const (
 	// held is how many bytes may be held at once. Ranges that are fewer in all
 	// are fetched once, whatever the order in which they are read.
 	heldAtOnce = 32 << 20
-	// flying is how many requests are made ahead.
-	flying = 8
+	// flying is how many requests are made ahead, as far as what may be held goes:
+	// where many columns share that, they are small.
+	flying = 32
 )
 
 // Ahead returns o as an object whose reads are served from requests that were

@@ -137,6 +137,29 @@ func TestAheadKeepsRequestsInFlight(t *testing.T) {
 	must(t, a.Close())
 }
 
+// What is small and far apart is asked for many at a time: memory is no reason to wait.
+func TestAheadKeepsManySmallRequestsInFlight(t *testing.T) {
+	o, c, _ := far(t, 24<<20)
+	var ranges []Range
+	for off := int64(0); off < 24<<20; off += 256 << 10 {
+		ranges = append(ranges, Range{off, 8 << 10})
+	}
+	var flight sync.WaitGroup
+	flight.Add(32)
+	var n atomic.Int64
+	c.on = func(Range) error {
+		if n.Add(1) <= 32 {
+			flight.Done()
+			flight.Wait()
+		}
+		return nil
+	}
+	var l ledger
+	a := o.Ahead(t.Context(), Reading{Ranges: ranges, Memory: l.give})
+	must(t, a.ReadAt(t.Context(), make([]byte, 1), 0))
+	must(t, a.Close())
+}
+
 func TestAheadHoldsABoundedPartOfLargeRanges(t *testing.T) {
 	const n = 128 << 20
 	o, c, data := far(t, n)

@@ -2,16 +2,10 @@ package parquetfile
 
 import (
 	"golang.org/x/sync/errgroup"
-
-	"github.com/headrace/headrace/storage/budget"
 )
 
-const (
-	// joinBytes is how much of an object in a store is read with one request where that saves others.
-	joinBytes = 4 << 20
-	// atOnce is how many requests a scan has under way.
-	atOnce = 8
-)
+// atOnce is how many columns of a scan wait for a store at a time.
+const atOnce = 32
 
 // own lists the readers of all columns that we read ourselves.
 func (s *Scanner) own() (all []*leafReader) {
@@ -21,35 +15,6 @@ func (s *Scanner) own() (all []*leafReader) {
 		}
 	}
 	return all
-}
-
-// join reads the wanted columns of a small row group with one request, if they
-// lie close together in a store.
-func (s *Scanner) join() error {
-	leaves := s.own()
-	if !s.source.obj.Remote() || len(leaves) < 2 {
-		return nil
-	}
-	from, to, size := leaves[0].chunk.start, int64(0), int64(0)
-	for _, l := range leaves {
-		from, to, size = min(from, l.chunk.start), max(to, l.chunk.end), size+l.chunk.size
-	}
-	if to-from > min(joinBytes, 2*size) {
-		return nil
-	}
-	region, err := s.pool.Alloc(s.grant, budget.Input, int(to-from))
-	if err != nil {
-		return err
-	}
-	w := &window{region: region, from: from, n: to - from, users: 1}
-	defer w.release()
-	if err := s.source.fill(region.Bytes(), from); err != nil {
-		return err
-	}
-	for _, l := range leaves {
-		l.window = w.hold()
-	}
-	return nil
 }
 
 // ahead reads what the next n rows of all columns will most likely need, at

@@ -180,9 +180,6 @@ func (s *Scanner) open(f *footer, arrowGo bool) error {
 			return fmt.Errorf("column %q: %w", s.columns[i].field.Name, err)
 		}
 	}
-	if err := s.join(); err != nil {
-		return err
-	}
 	if len(s.leaves) == 0 {
 		return nil
 	}
