@@ -216,26 +216,33 @@ func (l *leafReader) current() (*dataPage, error) {
 
 // nextPage reads the next data page that has values, nil if there is none.
 func (l *leafReader) nextPage() (*dataPage, error) {
-	for {
-		if err := l.source.ctx.Err(); err != nil {
-			return nil, err
+	h, ok, err := l.nextData()
+	if err != nil || !ok {
+		return nil, err
+	}
+	return l.load(h)
+}
+
+// nextData reads headers until that of the next data page that has values, and a dictionary on the way. ok is false if
+// there is no such page.
+func (l *leafReader) nextData() (h page, ok bool, err error) {
+	for err == nil {
+		if err = l.source.ctx.Err(); err != nil {
+			break
 		}
-		h, ok, err := l.next()
-		if err != nil || !ok {
-			return nil, err
-		}
+		h, ok, err = l.next()
 		switch {
+		case err != nil || !ok:
+			return h, false, err
 		case h.kind == pageDict:
 			err = l.readDictionary(h)
 		case h.values == 0:
 			l.stream.pass(h)
 		default:
-			return l.load(h)
-		}
-		if err != nil {
-			return nil, err
+			return h, true, nil
 		}
 	}
+	return h, false, err
 }
 
 func (l *leafReader) readDictionary(h page) error {

@@ -186,29 +186,16 @@ func (l *leafReader) readFirst() error {
 // skipPages passes whole pages of the next n rows and returns how many rows are left.
 func (l *leafReader) skipPages(n int) (int, error) {
 	for n > 0 {
-		if err := l.source.ctx.Err(); err != nil {
-			return 0, err
-		}
-		h, ok, err := l.next()
+		h, ok, err := l.nextData()
 		if err != nil || !ok {
 			return n, err
 		}
-		switch {
-		case h.kind == pageDict:
-			err = l.readDictionary(h)
-		case h.values == 0:
-			l.stream.pass(h)
-		default:
-			rows, whole, err := l.skipPage(h, n)
-			if err != nil || !whole {
-				return n, err
-			}
-			if n -= rows; n == 0 {
-				return 0, l.tail(h.kind)
-			}
+		rows, whole, err := l.skipPage(h, n)
+		if err != nil || !whole {
+			return n, err
 		}
-		if err != nil {
-			return 0, err
+		if n -= rows; n == 0 {
+			return 0, l.tail(h.kind)
 		}
 	}
 	return n, nil
