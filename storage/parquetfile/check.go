@@ -210,6 +210,15 @@ func (f *footer) chunkBytes(rg, col int) int64 {
 	return min(max(k.raw, fixed, k.unencoded), most)
 }
 
+// dictBytes says how large a chunk's dictionary is as stored, with its header; 0 if the footer does not tell of one.
+func (f *footer) dictBytes(rg, col int) int64 {
+	k := f.chunk(rg, col)
+	if k.dictPages == 0 {
+		return 0
+	}
+	return min(max(f.meta.RowGroups[rg].Columns[col].MetaData.DataPageOffset-k.start, 0), k.size)
+}
+
 // fixedWidth returns the bytes that a value of the type has, 0 if that varies
 // or is less than one.
 func fixedWidth(t parquet.Type, length int) int64 {

@@ -32,7 +32,7 @@ func TestFactsComeBack(t *testing.T) {
 			t.Error("there is no place for marks")
 		}
 		for _, f := range []*facts{was, is} {
-			f.marks, f.parsed = nil, weak.Pointer[footer]{}
+			f.marks, f.dicts, f.parsed = nil, nil, weak.Pointer[footer]{}
 		}
 		if !reflect.DeepEqual(was, is) {
 			t.Errorf("%s: %+v became %+v", file, was, is)

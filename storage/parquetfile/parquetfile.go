@@ -39,6 +39,7 @@ import (
 type facts struct {
 	footer int64   // its length in bytes
 	chunks []int64 // for each leaf column, the bytes of its largest chunk
+	dicts  []int64 // and of its largest dictionary, as stored; none after a restart
 	leaves []int32 // for each column, its first leaf; then their number
 	remote bool
 	deep   []bool               // for each column, whether it has lists of lists
@@ -66,10 +67,15 @@ func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) 
 }
 
 func (f *footer) facts() *facts {
-	out := &facts{footer: f.length, chunks: make([]int64, f.meta.Schema.NumColumns()), parsed: weak.Make(f), marks: &marks{of: map[[2]int][]mark{}}}
+	leaves := f.meta.Schema.NumColumns()
+	out := &facts{
+		footer: f.length, chunks: make([]int64, leaves), dicts: make([]int64, leaves),
+		parsed: weak.Make(f), marks: &marks{of: map[[2]int][]mark{}},
+	}
 	for rg := range f.meta.RowGroups {
 		for col := range out.chunks {
 			out.chunks[col] = max(out.chunks[col], f.chunkBytes(rg, col))
+			out.dicts[col] = max(out.dicts[col], f.dictBytes(rg, col))
 		}
 	}
 	root := f.meta.Schema.Root()
@@ -112,7 +118,8 @@ func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*foote
 // Need estimates the memory, in bytes, that decoding one block of a segment
 // takes beyond its frames: of each wanted column a dictionary, what is read at
 // once, and the pages of the block, stored and decompressed, the first and last
-// of which have more than is wanted. Columns that arrow-go reads take another
+// of which have more than is wanted. A dictionary is large where writers put
+// values of many KiB into it, and is then stored and decompressed at once. Columns that arrow-go reads take another
 // page and another copy, since builders double and conversions copy. It is a
 // guess for admission; what is used is charged as it is taken.
 func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
@@ -124,11 +131,16 @@ func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
 	}
 	var need, leaves int64
 	copies := 2.0
-	for c, foreign := range wanted(sh, p) {
-		need += 3*min(c, page) + floor
+	for col, foreign := range wanted(sh, p) {
+		c := min(known.chunks[col], page)
+		dict := c
+		if known.dicts != nil {
+			dict = max(dict, known.dicts[col])
+		}
+		need += dict + max(2*c, dict) + floor
 		leaves++
 		if foreign {
-			need += min(c, page)
+			need += c
 			copies = 3
 		}
 	}
@@ -146,16 +158,15 @@ func Share(sh *snapshot.Shard, p *schema.Projection) float64 {
 	for _, c := range known.chunks {
 		all += c
 	}
-	for c := range wanted(sh, p) {
-		part += c
+	for col := range wanted(sh, p) {
+		part += known.chunks[col]
 	}
 	return float64(part) / float64(max(all, 1))
 }
 
-// wanted yields the bytes of the largest chunk of each leaf column that p has a
-// part of, and whether arrow-go reads it.
-func wanted(sh *snapshot.Shard, p *schema.Projection) iter.Seq2[int64, bool] {
-	return func(yield func(int64, bool) bool) {
+// wanted yields each leaf column that p has a part of, and whether arrow-go reads it.
+func wanted(sh *snapshot.Shard, p *schema.Projection) iter.Seq2[int32, bool] {
+	return func(yield func(int32, bool) bool) {
 		known, ok := sh.Facts.(*facts)
 		if !ok {
 			return
@@ -163,7 +174,7 @@ func wanted(sh *snapshot.Shard, p *schema.Projection) iter.Seq2[int64, bool] {
 		for _, field := range p.Schema.Fields() {
 			for _, i := range sh.Schema.FieldIndices(field.Name) {
 				for col := known.leaves[i]; col < known.leaves[i+1]; col++ {
-					if !yield(known.chunks[col], known.deep[i]) {
+					if !yield(col, known.deep[i]) {
 						return
 					}
 				}

@@ -86,7 +86,7 @@ func TestHugeRowGroup(t *testing.T) {
 
 // TestNeedIsEnough admits no more than Need and the frames.
 func TestNeedIsEnough(t *testing.T) {
-	for _, name := range []string{"huge.one", "flat_v1.parquet", "nested_v2.parquet", "fallback.parquet", "long.parquet"} {
+	for _, name := range []string{"huge.one", "flat_v1.parquet", "nested_v2.parquet", "fallback.parquet", "long.parquet", "blobs.one"} {
 		obj := store(t, folder(t), name)
 		sh := describe(t, obj)
 		w := newWorld(t, Need(sh, 0, schema.All(sh.Schema))+12<<20)

@@ -341,6 +341,11 @@ def huge(path):
     pq.write_table(table, path, row_group_size=n, use_dictionary=["c"])
 
 
+def blobs(path):
+    """A dictionary of 20 MB: pyarrow looks how large it is once in 1,024 values."""
+    pq.write_table(pa.table({"b": [np.random.default_rng(i).bytes(40 << 10) for i in range(500)]}), path)
+
+
 def link(folder, source):
     """Links the files below source that pyarrow reads into folder, with what it reads."""
     for at, _, files in os.walk(source):
@@ -363,3 +368,4 @@ if __name__ == "__main__":
         main(sys.argv[1])
         encrypted(sys.argv[1])
         huge(os.path.join(sys.argv[1], "huge.one"))
+        blobs(os.path.join(sys.argv[1], "blobs.one"))
