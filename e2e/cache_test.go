@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -70,4 +71,33 @@ assert served(other)[1] > 8 * misses, served(other)
 assert epoch(vision, "small", 1) == 12_000
 assert served(vision) == (misses, misses), (served(vision), misses)
 `, s.uri, mint(t, key, "vision", "--grant", "*"), mint(t, key, "other", "--grant", "*"))
+
+	out, errOut, err := run(t, "ls", "--cache", "--server", s.uri, "--token", mint(t, key, "vision", "--grant", "*"))
+	for _, want := range []string{
+		`policy auto \(pinned\), 1\d\.\d MiB of \d+\.\d MiB kept, share 0\.4, 4 blocks, 0 in use`,
+		`vision +pinned +memory +4 +50\.0 %`, `vision +pinned +store +4 +50\.0 % +1\d\.\d MiB`,
+		`small +1 +1\d\.\d MiB +0 B +0 B`, `small +0 +(1\d\.\d MiB) +(1\d\.\d MiB) +0 B`,
+	} {
+		if err != nil || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("ls --cache has no %s: %v %s\n%s", want, err, errOut, out)
+		}
+	}
+	if strings.Contains(out, "big") || strings.Contains(out, "other") {
+		t.Errorf("ls --cache tells of another tenant:\n%s", out)
+	}
+	_, metrics := s.get("/metrics")
+	for _, want := range []string{
+		`headrace_cache_share{tenant="vision"} 0.4`,
+		`headrace_cache_hits_total{policy="pinned",tenant="vision",tier="memory"} 4`,
+		`headrace_cache_misses_total{policy="pinned",tenant="vision"} 4`,
+		`headrace_cache_kept_bytes{policy="pinned",tenant="other",tier="memory"} `,
+		`headrace_epoch_read_bytes_total{dataset="big",tenant="other"} `,
+		`headrace_epoch_fetched_bytes_total{dataset="small",tenant="vision"} `,
+		`headrace_epoch_least_bytes_total{dataset="small",tenant="vision"} 0`,
+		`headrace_memory_lent_bytes `,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
 }

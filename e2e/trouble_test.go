@@ -298,7 +298,7 @@ func TestB36VanishingClients(t *testing.T) {
 	dir := large(t, "arrow")
 	s := serve(t, dir)
 	python(t, `
-import signal, subprocess
+import signal, subprocess, urllib.request
 script = '''
 import json, sys, pyarrow.flight as fl
 client = fl.connect(sys.argv[1])
@@ -325,11 +325,13 @@ for i in range(50):  # and some that only cancel
 deadline = time.time() + 30
 while True:
     stats = json.loads(list(client.do_action(("headrace.stats", b"")))[0].body.to_pybytes())
-    if stats["streams"] == 0 and stats["memory"]["reserved"] == stats["memory"]["lent"]:
+    page = urllib.request.urlopen(sys.argv[3] + "/metrics").read().decode()
+    reserved, lent = (next(line.split()[-1] for line in page.splitlines() if line.startswith(f"headrace_memory_{name}_bytes")) for name in ("reserved", "lent"))
+    if stats["streams"] == 0 and stats["memory"]["used"]["batches"] == 0 and reserved == lent:
         break
-    assert time.time() < deadline, stats
+    assert time.time() < deadline, (stats, reserved, lent)
     time.sleep(0.1)
-`, s.uri, filepath.Base(dir))
+`, s.uri, filepath.Base(dir), s.admin)
 }
 
 func TestB38ClientsMayPing(t *testing.T) {

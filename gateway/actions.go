@@ -13,7 +13,7 @@ import (
 	"github.com/headrace/headrace/gateway/wire"
 )
 
-// statsAction is the action that tells a tenant how its streams and the gateway's memory are.
+// statsAction is the action that tells a tenant how its streams are, and what it has of the gateway's memory.
 const statsAction = "headrace.stats"
 
 // planAction is the action that says what a request means, without its schema and tickets.
@@ -24,7 +24,7 @@ var actions = []*flight.ActionType{
 	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
 	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
 	{Type: receiptsAction, Description: "What the receipts of all ranks must add up to, epoch by epoch. Body: a JSON request. Result: JSON."},
-	{Type: statsAction, Description: "Memory by kind, what is kept, the caller's hits and streams. Body: empty. Result: JSON."},
+	{Type: statsAction, Description: "What the caller's tenant has: streams, memory, what is kept and how often it served. Body: empty. Result: JSON."},
 	{Type: warmAction, Description: "Load what a request will need, as far as memory goes that nobody needs. Body: a JSON request. Results: JSON, one a window."},
 }
 
@@ -90,15 +90,17 @@ func (s *Server) explain(ctx context.Context, body []byte) ([]byte, error) {
 	return p.meta().Marshal(), nil
 }
 
-// Stats is the answer of headrace.stats.
+// Stats is the answer of headrace.stats: all of it is the caller's tenant's. What others do shows in the metrics, to whoever
+// runs the gateway.
 type Stats struct {
-	Memory  Memory `json:"memory"`
-	Cache   Kept   `json:"cache"`
-	Streams int    `json:"streams"` // of the caller's tenant
+	Streams int     `json:"streams"`
+	Memory  Holding `json:"memory"`
+	Cache   Kept    `json:"cache"`
 }
 
 func (s *Server) stats(ctx context.Context) ([]byte, error) {
-	return json.Marshal(Stats{Memory: s.Memory(), Cache: s.Kept(principal(ctx).Tenant), Streams: s.flights.count(principal(ctx).Tenant)})
+	tenant := principal(ctx).Tenant
+	return json.Marshal(Stats{Streams: s.flights.count(tenant), Memory: s.holding(tenant), Cache: s.kept(tenant)})
 }
 
 // Handshake is not needed: a bearer token comes with every call.

@@ -42,17 +42,18 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 	}
 	who := principal(ctx)
 	sent, end := s.Events.Stream(ctx, read("DoGet", who, req, p))
-	err = s.run(ctx, &sender{Server: s, out: stream, planned: p, sent: sent}, &running{flight: req.Flight, tenant: who.Tenant})
+	entry := &running{flight: req.Flight, tenant: who.Tenant}
+	err = s.run(ctx, &sender{Server: s, out: stream, planned: p, sent: sent, entry: entry})
 	end(err)
 	return err
 }
 
 // run sends the stream from a goroutine of its own and waits for it, or for a reason to end at once: a Send that waits
 // for a client which does not read can only be ended by the end of the call.
-func (s *Server) run(ctx context.Context, out *sender, entry *running) error {
+func (s *Server) run(ctx context.Context, out *sender) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	entry.cancel = cancel
-	done := s.flights.add(entry)
+	out.entry.cancel = cancel
+	done := s.flights.add(out.entry)
 	stop := context.AfterFunc(s.running, func() { cancel(context.Cause(s.running)) })
 	sent := make(chan error, 1)
 	s.senders.Go(func() { s.endStalls(ctx, &out.pulse, cancel) })
@@ -100,6 +101,7 @@ type sender struct {
 	out flight.FlightService_DoGetServer
 	*planned
 	sent    func(Sent)
+	entry   *running
 	encoder *codec.Encoder
 	pulse   pulse
 }
@@ -114,6 +116,7 @@ func (s *sender) send(ctx context.Context) error {
 		return err
 	}
 	defer batches.Close()
+	s.entry.grant.Store(batches.Grant())
 	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, batches.Grant())
 	s.pulse.progress.Store(s.encoder.Progress())
 	_, end := s.Events.Span(ctx, "first batch")

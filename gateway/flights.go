@@ -3,6 +3,9 @@ package gateway
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // flights knows the running streams, so that they can be counted, cancelled by their flight, and waited for. The zero
@@ -17,6 +20,7 @@ type flights struct {
 type running struct {
 	flight, tenant string
 	cancel         context.CancelCauseFunc
+	grant          atomic.Pointer[budget.Grant] // of its batches; nil: it waits for memory
 }
 
 // add registers a stream; the function it returns takes it out again.
@@ -63,6 +67,23 @@ func (f *flights) count(tenant string) int {
 		}
 	}
 	return n
+}
+
+// memory returns how many bytes the batches of a tenant's streams have, and how many of these wait for memory.
+func (f *flights) memory(tenant string) (batches int64, waiting int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for r := range f.running {
+		if r.tenant != tenant {
+			continue
+		}
+		if g := r.grant.Load(); g == nil {
+			waiting++
+		} else {
+			batches += g.Used()
+		}
+	}
+	return batches, waiting
 }
 
 // wait returns when no stream runs or ctx ends.

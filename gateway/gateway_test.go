@@ -83,11 +83,11 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 		c(&o)
 	}
 	h.ledger = o.Ledger
-	kept, err := cache.New(cache.Options{Ledger: h.ledger, Pool: h.pool})
-	if err != nil {
-		t.Fatal(err)
+	if o.Cache == nil {
+		if o.Cache, err = cache.New(cache.Options{Ledger: h.ledger, Pool: h.pool}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o.Cache = kept
 	h.Server = gateway.New(o)
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +99,7 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 	t.Cleanup(func() {
 		h.Close()
 		serving.Wait()
-		if err := kept.Close(); err != nil {
+		if err := h.Cache.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := store.Close(); err != nil {
@@ -116,10 +116,13 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 }
 
 // token mints a token with the given grants.
-func (h *house) token(t *testing.T, grants ...string) string {
+func (h *house) token(t *testing.T, grants ...string) string { return h.tokenOf(t, "t", grants...) }
+
+// tokenOf is a token of a tenant's.
+func (h *house) tokenOf(t *testing.T, tenant string, grants ...string) string {
 	t.Helper()
 	token, err := auth.Mint(auth.Minting{
-		KeyFile: h.key, Algorithm: "HS256", Issuer: issuer, Audience: audience, Subject: "s", Tenant: "t", Grants: grants, TTL: time.Hour,
+		KeyFile: h.key, Algorithm: "HS256", Issuer: issuer, Audience: audience, Subject: "s", Tenant: tenant, Grants: grants, TTL: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@ package gateway
 
 import "runtime/metrics"
 
-// Memory is where a gateway's memory is, in bytes.
+// Memory is where a gateway's memory is, in bytes. It is for who runs the gateway: it tells what all tenants together do.
 type Memory struct {
 	Limit    int64 `json:"limit"`    // that streams may use
 	Reserved int64 `json:"reserved"` // of it, in use or not
@@ -26,4 +26,23 @@ func (s *Server) Memory() Memory {
 	}
 	_, m.Queued = s.conns.Queued()
 	return m
+}
+
+// Holding is what of a gateway's memory a tenant has, in bytes.
+type Holding struct {
+	Limit   int64            `json:"limit"`   // that the streams of all tenants may use
+	Used    map[string]int64 `json:"used"`    // by kind: "frames", the blocks that it loaded, in use or kept, and "batches" on their way
+	Waiting int              `json:"waiting"` // its streams that wait for memory
+}
+
+// holding tells what a tenant has.
+func (s *Server) holding(tenant string) Holding {
+	h := Holding{Limit: s.Ledger.Stats().Limit, Used: map[string]int64{"frames": 0, "batches": 0}}
+	for _, t := range s.Cache.Stats().Tenants {
+		if t.Tenant == tenant {
+			h.Used["frames"] = t.Bytes
+		}
+	}
+	h.Used["batches"], h.Waiting = s.flights.memory(tenant)
+	return h
 }

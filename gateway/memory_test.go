@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
 )
 
 // large makes the dataset d of so many bytes that no connection holds them on their way.
@@ -135,32 +137,69 @@ func TestMemoryThatIsNotThere(t *testing.T) {
 	}
 }
 
-// While a client does not read, the statistics say where the memory is; afterwards there is none but the gateway's own
+// While a client does not read, the numbers say where the memory is; afterwards there is none but the gateway's own
 // and what it keeps.
-func TestStatsTellMemoryByKind(t *testing.T) {
+func TestMemoryIsToldByKind(t *testing.T) {
 	h := start(t, large(t))
 	stream := h.get(t)
-	st := h.stats(t)
-	if m := st.Memory; m.Limit == 0 || m.Reserved == 0 || m.Used["frames"] == 0 || m.Used["heap"] == 0 || m.Queued == 0 || st.Streams != 1 {
-		t.Errorf("%+v", st)
+	if m := h.Memory(); m.Limit == 0 || m.Reserved == 0 || m.Used["frames"] == 0 || m.Used["heap"] == 0 || m.Queued == 0 {
+		t.Errorf("%+v", m)
 	}
 	if err := readAll(stream); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func() bool {
-		st := h.stats(t)
-		m := st.Memory
+		m := h.Memory()
 		kept := m.Used["frames"]
 		delete(m.Used, "frames")
 		delete(m.Used, "heap")
 		delete(m.Used, "idle")
-		return m.Reserved == kept && m.Lent == kept && st.Cache.Bytes == kept && m.Queued == 0 && len(m.Used) == 0
+		return m.Reserved == kept && m.Lent == kept && h.Cache.Stats().Kept == kept && m.Queued == 0 && len(m.Used) == 0
 	})
 }
 
-func (h *house) stats(t *testing.T) (st gateway.Stats) {
+// A tenant is told what it has, and nothing of what others do.
+func TestStatsAreATenantsOwn(t *testing.T) {
+	shares := map[string]float64{"t": .25}
+	h := start(t, large(t), func(o *gateway.Options) {
+		var err error
+		if o.Cache, err = cache.New(cache.Options{Ledger: o.Ledger, Pool: o.Pool, Shares: shares}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	before := h.stats(t, "other")
+	stream := h.get(t)
+	own := h.stats(t, "t")
+	if own.Streams != 1 || own.Memory.Used["frames"] == 0 || own.Memory.Limit == 0 || own.Memory.Waiting != 0 || own.Cache.Share != .25 || own.Cache.Leased == 0 {
+		t.Errorf("%+v", own)
+	}
+	if other := h.stats(t, "other"); !reflect.DeepEqual(other, before) || other.Streams != 0 || other.Memory.Used["frames"] != 0 {
+		t.Errorf("another tenant is told %+v", other)
+	}
+	if err := readAll(stream); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return h.stats(t, "t").Streams == 0 && h.stats(t, "t").Cache.Leased == 0 })
+	own = h.stats(t, "t")
+	bytes := own.Cache.Bytes
+	if e := own.Cache.Epochs; len(e) != 1 || bytes < 48_000_000 || e[0] != (gateway.Epoch{Dataset: "d", Read: bytes, Fetched: bytes}) {
+		t.Errorf("%+v", own.Cache)
+	}
+	if own.Memory.Used["frames"] != bytes || own.Memory.Used["batches"] != 0 {
+		t.Errorf("%+v", own.Memory)
+	}
+	if len(own.Cache.Served) != 1 || own.Cache.Served[0].Misses != int64(own.Cache.Blocks) || own.Cache.Served[0].Tenant != "t" {
+		t.Errorf("%+v", own.Cache.Served)
+	}
+	if other := h.stats(t, "other"); !reflect.DeepEqual(other.Cache, before.Cache) {
+		t.Errorf("another tenant is told %+v", other)
+	}
+}
+
+// stats asks for those of a tenant.
+func (h *house) stats(t *testing.T, tenant string) (st gateway.Stats) {
 	t.Helper()
-	results, err := h.client(t).DoAction(bearer(t.Context(), "Bearer "+h.token(t, "d")), &flight.Action{Type: "headrace.stats"})
+	results, err := h.client(t).DoAction(bearer(t.Context(), "Bearer "+h.tokenOf(t, tenant, "d")), &flight.Action{Type: "headrace.stats"})
 	if err != nil {
 		t.Fatal(err)
 	}

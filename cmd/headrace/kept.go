@@ -41,22 +41,47 @@ func listKept(ctx context.Context, w io.Writer, c *client.Client, asJSON bool) e
 	if k.Policy != k.Active {
 		policy = fmt.Sprintf("%s (%s)", k.Policy, k.Active)
 	}
-	fmt.Fprintf(w, "policy %s, %s of %s kept, %s blocks, %s in use\n", policy, size(k.Bytes), size(k.Limit), count(int64(k.Blocks)), count(int64(k.Leased)))
+	share := ""
+	if k.Share > 0 {
+		share = fmt.Sprintf(", share %g", k.Share)
+	}
+	fmt.Fprintf(w, "policy %s, %s of %s kept%s, %s blocks, %s in use\n", policy, size(k.Bytes), size(k.Limit), share, count(int64(k.Blocks)), count(int64(k.Leased)))
 	if len(k.Served) == 0 {
 		fmt.Fprintln(w, "nothing was read yet")
 		return nil
 	}
+	if err := listServed(w, k.Served); err != nil || len(k.Epochs) == 0 {
+		return err
+	}
+	return listEpochs(w, k.Epochs)
+}
+
+// listServed writes how often blocks were where.
+func listServed(w io.Writer, served []gateway.Hits) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TENANT\tPOLICY\tTIER\tHITS\tRATIO\tLOADED")
-	for _, s := range k.Served {
+	for _, s := range served {
 		asked := s.Misses
 		for _, n := range s.Hits {
 			asked += n
 		}
 		for _, tier := range slices.Sorted(maps.Keys(s.Hits)) {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f %%\t\n", s.Tenant, s.Policy, tier, count(s.Hits[tier]), 100*float64(s.Hits[tier])/float64(max(asked, 1)))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", s.Tenant, s.Policy, tier, count(s.Hits[tier]), percent(s.Hits[tier], asked))
 		}
-		fmt.Fprintf(t, "%s\t%s\tstore\t%s\t%.1f %%\t%s\n", s.Tenant, s.Policy, count(s.Misses), 100*float64(s.Misses)/float64(max(asked, 1)), size(s.Loaded))
+		fmt.Fprintf(t, "%s\t%s\tstore\t%s\t%s\t%s\n", s.Tenant, s.Policy, count(s.Misses), percent(s.Misses, asked), size(s.Loaded))
 	}
 	return t.Flush()
 }
+
+// listEpochs writes what epochs have fetched, newest first.
+func listEpochs(w io.Writer, epochs []gateway.Epoch) error {
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "DATASET\tEPOCH\tREAD\tFETCHED\tLEAST POSSIBLE")
+	for _, e := range epochs {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", e.Dataset, e.Epoch, size(e.Read), size(e.Fetched), size(e.Least))
+	}
+	return t.Flush()
+}
+
+func percent(n, of int64) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(of, 1))) }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -97,13 +98,11 @@ func (t *telemetry) observe(pool *frame.Pool, server *gateway.Server) error {
 	used, err1 := m.Int64ObservableGauge("headrace_memory", metric.WithUnit("By"), metric.WithDescription("Memory in use, by kind"))
 	limit, err2 := m.Int64ObservableGauge("headrace_memory_limit", metric.WithUnit("By"), metric.WithDescription("Memory that streams may use"))
 	reserved, err3 := m.Int64ObservableGauge("headrace_memory_reserved", metric.WithUnit("By"), metric.WithDescription("Memory held for streams, in use or not"))
+	lent, err7 := m.Int64ObservableGauge("headrace_memory_lent", metric.WithUnit("By"), metric.WithDescription("Memory of that which goes back as soon as somebody waits"))
 	waiting, err4 := m.Int64ObservableGauge("headrace_memory_waiting", metric.WithDescription("Streams that wait for memory"))
 	queue, err5 := m.Int64ObservableGauge("headrace_queue", metric.WithUnit("By"), metric.WithDescription("Handed to gRPC and not yet sent; part of the memory in use"))
 	leases, err6 := m.Int64ObservableGauge("headrace_leases", metric.WithDescription("Claims on frames"))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
-		return err
-	}
-	if err := t.observeCache(m, server); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, t.observeCache(m, server), t.observeEpochs(m, server)); err != nil {
 		return err
 	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
@@ -113,11 +112,12 @@ func (t *telemetry) observe(pool *frame.Pool, server *gateway.Server) error {
 		}
 		o.ObserveInt64(limit, now.Limit)
 		o.ObserveInt64(reserved, now.Reserved)
+		o.ObserveInt64(lent, now.Lent)
 		o.ObserveInt64(waiting, int64(now.Waiting))
 		o.ObserveInt64(queue, now.Queued)
 		o.ObserveInt64(leases, int64(pool.Stats().Leases))
 		return nil
-	}, used, limit, reserved, waiting, queue, leases)
+	}, used, limit, reserved, lent, waiting, queue, leases)
 	return err
 }
 
@@ -126,14 +126,15 @@ func (t *telemetry) observeCache(m metric.Meter, server *gateway.Server) error {
 	hits, err1 := m.Int64ObservableCounter("headrace_cache_hits", metric.WithDescription("Blocks that were there when they were needed, by tier"))
 	misses, err2 := m.Int64ObservableCounter("headrace_cache_misses", metric.WithDescription("Blocks that had to be loaded"))
 	loaded, err3 := m.Int64ObservableCounter("headrace_cache_loaded", metric.WithUnit("By"), metric.WithDescription("Bytes of blocks that had to be loaded, in memory"))
-	kept, err4 := m.Int64ObservableGauge("headrace_cache_kept", metric.WithUnit("By"), metric.WithDescription("Bytes of blocks that are kept, by the policy in use"))
+	kept, err4 := m.Int64ObservableGauge("headrace_cache_kept", metric.WithUnit("By"), metric.WithDescription("Bytes of blocks that are kept, by whose they are and the policy in use"))
+	share, err6 := m.Float64ObservableGauge("headrace_cache_share", metric.WithDescription("Part of what is kept, below which no other tenant pushes this one"))
 	waiting, err5 := m.Int64ObservableGauge("headrace_cache_waiting", metric.WithDescription("Windows that wait for a block which another one loads"))
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return err
 	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		now := server.Kept("")
-		for _, s := range now.Served {
+		now := server.Cache.Stats()
+		for _, s := range now.Counts {
 			by := []attribute.KeyValue{attribute.String("tenant", s.Tenant), attribute.String("policy", s.Policy)}
 			for tier, n := range s.Hits {
 				o.ObserveInt64(hits, n, metric.WithAttributes(append(by, attribute.String("tier", tier))...))
@@ -141,10 +142,36 @@ func (t *telemetry) observeCache(m metric.Meter, server *gateway.Server) error {
 			o.ObserveInt64(misses, s.Misses, metric.WithAttributes(by...))
 			o.ObserveInt64(loaded, s.Loaded, metric.WithAttributes(by...))
 		}
-		o.ObserveInt64(kept, now.Bytes, metric.WithAttributes(attribute.String("policy", now.Active)))
+		for _, h := range now.Tenants {
+			tenant := attribute.String("tenant", h.Tenant)
+			o.ObserveInt64(kept, h.Kept, metric.WithAttributes(tenant, attribute.String("policy", now.Active), attribute.String("tier", cache.Memory)))
+			if h.Share > 0 {
+				o.ObserveFloat64(share, h.Share, metric.WithAttributes(tenant))
+			}
+		}
 		o.ObserveInt64(waiting, int64(now.Waiting))
 		return nil
-	}, hits, misses, loaded, kept, waiting)
+	}, hits, misses, loaded, kept, share, waiting)
+	return err
+}
+
+// observeEpochs reads what epochs fetched against the least that they could.
+func (t *telemetry) observeEpochs(m metric.Meter, server *gateway.Server) error {
+	read, err1 := m.Int64ObservableCounter("headrace_epoch_read", metric.WithUnit("By"), metric.WithDescription("Bytes of blocks that epochs needed, each once an epoch, in memory"))
+	fetched, err2 := m.Int64ObservableCounter("headrace_epoch_fetched", metric.WithUnit("By"), metric.WithDescription("Bytes of those that were loaded from the store"))
+	least, err3 := m.Int64ObservableCounter("headrace_epoch_least", metric.WithUnit("By"), metric.WithDescription("The least that they could come down to, with all memory that streams leave"))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, p := range server.Passes().Sums {
+			by := metric.WithAttributes(attribute.String("tenant", p.Tenant), attribute.String("dataset", p.Dataset))
+			o.ObserveInt64(read, p.Read, by)
+			o.ObserveInt64(fetched, p.Fetched, by)
+			o.ObserveInt64(least, p.Least, by)
+		}
+		return nil
+	}, read, fetched, least)
 	return err
 }
 

@@ -66,6 +66,7 @@ type Feed struct {
 
 	mu     sync.Mutex
 	plans  map[planKey]*plan
+	passes passes
 	line   atomic.Int64 // streams that wait for memory to be admitted: the one whose turn it is
 	opened atomic.Int64 // streams so far
 }

@@ -47,7 +47,11 @@ func (p *plan) blocks(ctx context.Context, w *window, grant *budget.Grant) error
 		group.Go(func() error {
 			return protect(func() (err error) {
 				for i := from; i < to && err == nil; i++ {
-					w.blocks[i], err = p.block(ctx, w, p.walk.Blocks.At(w.pieces[i].Block), grant)
+					var fetched bool
+					w.blocks[i], fetched, err = p.block(ctx, w, p.walk.Blocks.At(w.pieces[i].Block), grant)
+					if b := w.blocks[i]; err == nil && !b.Mapped() { // what is mapped, the system's page cache has
+						p.feed.passes.count(p, w.at.epoch, w.load.tenant, w.pieces[i].Block, b.Bytes(), fetched)
+					}
 				}
 				return err
 			})
@@ -84,18 +88,20 @@ func (p *plan) gap() int {
 	return 1
 }
 
-// block decodes one block, unless it is kept, or some window already has it.
-func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (*cache.Lease, error) {
-	return p.feed.cache.Get(ctx, cache.Request{
+// block decodes one block, unless it is kept, or some window already has it, and tells whether it did.
+func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (l *cache.Lease, fetched bool, err error) {
+	l, err = p.feed.cache.Get(ctx, cache.Request{
 		Block: p.blockKey(at), Columns: p.columns, Tenant: w.load.tenant, Plan: p.kept, Grant: grant,
 		Load: func(ctx context.Context) (leases []*frame.Lease, err error) {
 			err = protect(func() (err error) {
 				leases, err = p.read(ctx, at, grant, w.load)
 				return err
 			})
+			fetched = err == nil
 			return leases, err
 		},
 	})
+	return l, fetched, err
 }
 
 // blockKey names a block wherever it is kept.

@@ -239,4 +239,5 @@ func (p *plan) close() {
 		e.drop()
 	}
 	p.feed.cache.ClosePlan(p.kept)
+	p.feed.passes.end(p.key)
 }

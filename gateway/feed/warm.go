@@ -105,7 +105,7 @@ func (m *warming) block(ctx context.Context, b snapshot.Block) error {
 		return errFull
 	}
 	defer grant.Close()
-	lease, err := p.block(ctx, m.window, b, grant)
+	lease, _, err := p.block(ctx, m.window, b, grant)
 	if errors.Is(err, budget.ErrExhausted) {
 		return errFull
 	}

@@ -186,6 +186,13 @@ func (g *Grant) Free() int64 {
 	return max(g.admitted-g.used, 0)
 }
 
+// Used returns how many bytes are charged.
+func (g *Grant) Used() int64 {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	return g.used
+}
+
 // Split makes a grant of its own of n bytes that were admitted and are not in
 // use. It panics if there are fewer.
 func (g *Grant) Split(n int64) *Grant {

@@ -195,7 +195,7 @@ func (c *Cache) enter(hash uint64, r Request, exact bool) (e *entry, fresh bool)
 		}
 	}
 	if fresh = e == nil; fresh {
-		e = &entry{key: r.Block, columns: r.Columns, shard: s, part: c.shared, done: make(chan struct{}), payer: r.Grant}
+		e = &entry{key: r.Block, columns: r.Columns, shard: s, part: c.shared, tenant: r.Tenant, done: make(chan struct{}), payer: r.Grant}
 		e.entry, e.hash = e, hash
 		if p := c.tenant[r.Tenant]; p != nil {
 			e.part = p
@@ -213,6 +213,18 @@ func (c *Cache) Room() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.limit - c.kept
+}
+
+// Capacity returns how many bytes blocks could have at the moment: those in use, and all memory beside that nobody needs.
+func (c *Cache) Capacity() int64 {
+	s := c.options.Ledger.Stats()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inUse := -c.kept
+	for _, p := range c.parts {
+		inUse += p.bytes
+	}
+	return inUse + min(c.limit, s.Limit-s.Reserved+s.Lent)
 }
 
 // Missing tells whether a block would have to be loaded.

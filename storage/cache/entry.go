@@ -35,7 +35,8 @@ type entry struct {
 	columns *Columns
 	shard   *shard
 	part    *part
-	mapped  bool // its frames lie in a file of somebody else's
+	tenant  string // whose it is: of whoever loaded it
+	mapped  bool   // its frames lie in a file of somebody else's
 	done    chan struct{}
 	frames  []*frame.Lease // once done is closed
 	err     error          // once done is closed

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // The tiers: frames in memory, and what lies below.
@@ -23,7 +25,18 @@ type Stats struct {
 	Leased int    // of those, that somebody leases
 	// Waiting is how many wait for a block that another loads.
 	Waiting int
+	Tenants []Held
 	Counts  []Count
+}
+
+// Held is what the blocks of one tenant take: those that it loaded.
+type Held struct {
+	Tenant string
+	Share  float64 // of what is kept, below which no other tenant pushes it; 0: none of its own
+	Bytes  int64   // in use or kept
+	Kept   int64   // of those, bytes that the cache pays for
+	Blocks int
+	Leased int // of those, that somebody leases
 }
 
 // Count is how often blocks were asked for, of one tenant under one policy.
@@ -81,19 +94,45 @@ func (c *counts) of(tenant, policy string) *tally {
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Policy: c.policy, Active: c.active(), Limit: c.limit, Kept: c.kept}
+	held := map[string]*Held{}
+	for tenant, p := range c.tenant {
+		held[tenant] = &Held{Tenant: tenant, Share: p.share}
+	}
 	c.each(func(e *entry) bool {
-		s.Blocks++
-		if n := e.leases.Load(); n > 0 {
-			s.Leased++
-			if !e.loaded() {
-				s.Waiting += int(n) - 1
-			}
+		h := held[e.tenant]
+		if h == nil {
+			h = &Held{Tenant: e.tenant}
+			held[e.tenant] = h
 		}
+		s.Waiting += h.count(e, c.grant)
 		return true
 	})
 	c.mu.Unlock()
+	for _, h := range held {
+		s.Blocks += h.Blocks
+		s.Leased += h.Leased
+		s.Tenants = append(s.Tenants, *h)
+	}
+	slices.SortFunc(s.Tenants, func(a, b Held) int { return cmp.Compare(a.Tenant, b.Tenant) })
 	s.Counts = c.counts.list(c.options.Below != nil)
 	return s
+}
+
+// count adds an entry, and returns how many wait for it to be loaded. Its shard is locked.
+func (h *Held) count(e *entry, cache *budget.Grant) (waiting int) {
+	n := e.leases.Load()
+	h.Blocks++
+	if n > 0 {
+		h.Leased++
+	}
+	switch {
+	case !e.loaded():
+		return int(max(n-1, 0))
+	case e.payer == cache:
+		h.Kept += e.bytes
+	}
+	h.Bytes += e.bytes
+	return 0
 }
 
 func (c *counts) list(below bool) (all []Count) {
