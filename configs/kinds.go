@@ -37,7 +37,7 @@ func (k kind) parse(folder, text string) (any, error) {
 	case aBool:
 		return parseBool(text)
 	case aSize:
-		return parseSize(text)
+		return ParseSize(text)
 	case aDuration:
 		return parseDuration(text)
 	case aNumber:
@@ -71,8 +71,8 @@ var units = map[string]float64{
 	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
 }
 
-// parseSize reads bytes such as "8GiB", "500MB", "1.5 GiB" or "1048576".
-func parseSize(text string) (int64, error) {
+// ParseSize reads bytes such as "8GiB", "500MB", "1.5 GiB" or "1048576".
+func ParseSize(text string) (int64, error) {
 	digits := strings.TrimRight(text, "kKMGTiB ")
 	factor, known := units[strings.TrimSpace(text[len(digits):])]
 	n, err := strconv.ParseFloat(digits, 64)

@@ -10,12 +10,12 @@ func TestSizes(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "1048576": 1 << 20, "8GiB": 8 << 30, "500MB": 500e6, "1.5GiB": 3 << 29, "64 MiB": 64 << 20, "1kB": 1000, "1KB": 1000, "2KiB": 2048, "3TiB": 3 << 40, "7B": 7,
 	} {
-		if got, err := parseSize(text); err != nil || got != want {
+		if got, err := ParseSize(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "GiB", "-1", "-1GiB", "8G", "8gib", "8 G iB", "1e9", "0x10", "inf", "NaN", "8GiBs", "1_000", "9999999999TiB", "1.2.3MB", "8Gi"} {
-		if got, err := parseSize(text); err == nil {
+		if got, err := ParseSize(text); err == nil {
 			t.Errorf("%q is %d", text, got)
 		}
 	}

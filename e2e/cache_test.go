@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,5 +100,84 @@ assert served(vision) == (misses, misses), (served(vision), misses)
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics have no %s", want)
 		}
+	}
+}
+
+// What plan foresees of epochs is what they come to from the second on, with memory for about half of the data.
+func TestForecastsComeTrue(t *testing.T) {
+	t.Parallel()
+	dir := hoards(t)
+	for _, policy := range []string{"pinned", "lru"} {
+		s := serveDataset(t, filepath.Join(dir, "big"), "memory: 144MiB", "cache: {policy: "+policy+"}")
+		request := []string{"d", "--server", s.uri, "--shuffle", "window", "--window-blocks", "2", "--batch-size", "250"}
+		var own, other struct {
+			Blocks   int64
+			Forecast struct {
+				Hot, Limit, Reserved, Room, Fetched int64
+				Policy                              string
+				Hits                                float64
+			}
+		}
+		decode(t, &own, append([]string{"plan", "--json"}, request...)...)
+		f := own.Forecast
+		block := f.Hot / own.Blocks
+		if f.Policy != policy || f.Hits < .05 || f.Hits > .6 || f.Fetched != f.Hot-int64(f.Hits*float64(f.Hot)) || f.Room > f.Limit-f.Reserved {
+			t.Errorf("%s: %+v", policy, f)
+		}
+		decode(t, &other, append([]string{"plan", "--json", "--memory", "144MiB", "--policy", policy}, request...)...)
+		if other.Forecast != f {
+			t.Errorf("by the size of the memory %+v, by the gateway itself %+v", other.Forecast, f)
+		}
+		python(t, `
+client = fl.connect(sys.argv[1])
+info = client.get_flight_info(request(dataset="d", shuffle="window", window_blocks=2, batch_size=250, num_epochs=6))
+assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].ticket)) == 6 * 96_000
+`, s.uri)
+		var kept struct {
+			Epochs []struct{ Epoch, Read, Fetched, Least int64 }
+		}
+		decode(t, &kept, "ls", "--cache", "--json", "--server", s.uri)
+		var fetched int64
+		for _, e := range kept.Epochs {
+			switch off := e.Fetched - f.Fetched; {
+			case e.Read != f.Hot || e.Epoch == 0 && e.Fetched != f.Hot || e.Fetched < e.Least:
+				t.Errorf("%s: %+v, foreseen %+v", policy, e, f)
+			case e.Epoch > 1 && policy == "pinned" && (off < -2*block || off > 2*block):
+				t.Errorf("%s: %+v, foreseen %+v: they differ by %d bytes, blocks have %d", policy, e, f, off, block)
+			case e.Epoch > 1:
+				fetched += e.Fetched
+			}
+		}
+		if off := fetched/4 - f.Fetched; len(kept.Epochs) != 6 || off < -3*block || off > 3*block {
+			t.Errorf("%s: %d bytes an epoch, foreseen %+v", policy, fetched/4, f)
+		}
+
+		decode(t, &other, append([]string{"plan", "--json", "--memory", "1GiB"}, request...)...)
+		if other.Forecast.Hits != 1 || other.Forecast.Fetched != 0 || other.Forecast.Policy != policy {
+			t.Errorf("with memory for everything %+v", other.Forecast)
+		}
+		out, errOut, err := run(t, append([]string{"plan"}, request...)...)
+		for _, want := range []string{`hot data +96\.0 MiB; with \d+\.\d MiB of memory, \d\.\d times that, all of it stays`, `kept +\d+\.\d MiB of \d+\.\d MiB for streams, by policy ` + policy, `hits +\d+\.\d %`} {
+			if err != nil || !regexp.MustCompile(want).MatchString(out) {
+				t.Errorf("plan has no %s: %v %s\n%s", want, err, errOut, out)
+			}
+		}
+		for flag, want := range map[string]string{"--memory=1": "--memory: ", "--memory=lots": "--memory: ", "--policy=mru": "policy: there is none"} {
+			if _, errOut, err := run(t, append([]string{"plan", flag}, request...)...); err == nil || !strings.Contains(errOut, want) {
+				t.Errorf("%s: %v %s", flag, err, errOut)
+			}
+		}
+	}
+}
+
+// decode runs a command and reads the JSON that it prints.
+func decode(t *testing.T, into any, args ...string) {
+	t.Helper()
+	out, errOut, err := run(t, args...)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), into)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v %s\n%s", args, err, errOut, out)
 	}
 }

@@ -51,7 +51,7 @@ type Server struct {
 	feed    *feed.Feed
 	flights flights
 	plans   plans
-	adding  chan struct{} // holds whoever adds up receipts
+	adding  chan struct{} // holds whoever adds up receipts, or follows epochs
 	// senders are the goroutines that send batches: a handler may end before its sender has noticed.
 	senders  sync.WaitGroup
 	draining atomic.Bool

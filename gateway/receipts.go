@@ -29,12 +29,10 @@ func (s *Server) receipts(ctx context.Context, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	select { // one at a time, so that streams keep their processors
-	case s.adding <- struct{}{}:
-		defer func() { <-s.adding }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := s.alone(ctx); err != nil {
+		return nil, err
 	}
+	defer s.done()
 	epochs := []wire.EpochReceipt{}
 	for epoch := p.schedule.Begin().Epoch; epoch < p.schedule.End(); epoch++ {
 		r, err := s.receipt(ctx, p, epoch)
@@ -45,6 +43,18 @@ func (s *Server) receipts(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	return json.Marshal(epochs)
 }
+
+// alone waits until nobody else has long sums done, so that streams keep their processors. Unless it fails, done must follow.
+func (s *Server) alone(ctx context.Context) error {
+	select {
+	case s.adding <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Server) done() { <-s.adding }
 
 // receipt adds up one epoch. Its tables are paid for like a stream's.
 func (s *Server) receipt(ctx context.Context, p *planned, number int64) (r wire.EpochReceipt, err error) {

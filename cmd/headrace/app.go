@@ -145,6 +145,12 @@ func shares(memory int64) (idle, limit int64, err error) {
 	return idle, pool - idle, nil
 }
 
+// memoryFor is the least memory of which streams may use so much.
+func memoryFor(limit int64) int64 {
+	pool := limit + (limit+6)/7
+	return max(pool+(pool+6)/7, pool+minHeap, minMemory)
+}
+
 // sharesOf is what tenants are granted of what is kept, by name.
 func sharesOf(tenants []configs.Tenant) map[string]float64 {
 	all := map[string]float64{}

@@ -45,8 +45,11 @@ func TestNoFileIsReplacedBySocket(t *testing.T) {
 }
 
 func TestShares(t *testing.T) {
-	for _, memory := range []int64{128 << 20, 1 << 30, 64 << 30} {
+	for _, memory := range []int64{128 << 20, 200 << 20, 1 << 30, 64 << 30} {
 		idle, limit, err := shares(memory)
+		if again := memoryFor(limit); again < memory-64 || again > memory+64 {
+			t.Errorf("%d bytes for streams are what %d gives, not %d", limit, memory, again)
+		}
 		if err != nil || idle <= 0 || limit <= 0 || idle+limit > memory-memory/8 {
 			t.Errorf("%d: idle %d, limit %d, %v", memory, idle, limit, err)
 		}

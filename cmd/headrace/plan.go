@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/headrace/headrace/configs"
 	"github.com/headrace/headrace/gateway/client"
 	"github.com/headrace/headrace/gateway/wire"
 )
@@ -21,22 +22,28 @@ import (
 type explained struct {
 	Dataset string `json:"dataset"`
 	wire.InfoMeta
-	Ranks []wire.EndpointMeta `json:"ranks"`
+	Ranks    []wire.EndpointMeta `json:"ranks"`
+	Forecast wire.ForecastMeta   `json:"forecast"`
 }
 
 func planCommand() *cobra.Command {
 	var t target
 	var asJSON bool
-	var request string
+	var request, memory, policy string
 	var receipts []string
 	cmd := &cobra.Command{
 		Use:   "plan DATASET [request fields as flags] | plan --request JSON",
 		Short: "Show what a request would deliver, and what it takes, before anything is read",
 		Long: "Show what a request would deliver, and what it takes, before anything is read: rows and steps of each rank, rows that\n" +
-			"the tail drops or repeats, the window and the memory for it, and how well batches are mixed.",
+			"the tail drops or repeats, the window and the memory for it, how well batches are mixed, and what later epochs will find in\n" +
+			"memory: in that of the gateway that is asked, or in as much as --memory says, if no other job wants it.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := requestOf(cmd.Flags(), args, request)
+			if err != nil {
+				return err
+			}
+			ask, err := forecastOf(req, memory, policy)
 			if err != nil {
 				return err
 			}
@@ -52,6 +59,9 @@ func planCommand() *cobra.Command {
 				for _, endpoint := range info.Endpoints {
 					e.Ranks = append(e.Ranks, endpoint.Meta)
 				}
+				if e.Forecast, err = c.Forecast(ctx, ask); err != nil {
+					return err
+				}
 				if asJSON {
 					return json.NewEncoder(cmd.OutOrStdout()).Encode(e)
 				}
@@ -62,9 +72,27 @@ func planCommand() *cobra.Command {
 	t.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "one JSON object")
+	f.StringVar(&memory, "memory", "", "foresee what a gateway with so much memory keeps, such as 8GiB; default: the one that is asked")
+	f.StringVar(&policy, "policy", "", "foresee what is kept by this policy: auto, pinned, adaptive, lru or lfu; default: that of the gateway")
 	f.StringSliceVar(&receipts, "receipts", nil, "check these FILES instead, a JSON receipt a line, of all ranks and workers: did each row come once?")
 	requestFlags(f, &request)
 	return cmd
+}
+
+// forecastOf asks what would come of a request with so much memory.
+func forecastOf(req *wire.Request, memory, policy string) (*wire.ForecastRequest, error) {
+	f := &wire.ForecastRequest{Request: req, Policy: policy}
+	if memory == "" {
+		return f, nil
+	}
+	bytes, err := configs.ParseSize(memory)
+	if err == nil {
+		_, f.Limit, err = shares(bytes)
+	}
+	if err != nil {
+		return nil, usagef("--memory: %v", err)
+	}
+	return f, nil
 }
 
 // requestFlags are the flags that make a request.
@@ -195,6 +223,7 @@ func (e explained) print(w io.Writer, req *wire.Request) error {
 	}
 	line("blocks", "%s, %s an epoch", count(e.Blocks), size(e.Bytes))
 	e.printOrder(line, req)
+	e.printForecast(line)
 	line("schema", "%s", e.Schema)
 	if err := t.Flush(); err != nil || req.WorldSize == 1 {
 		return err
@@ -239,6 +268,15 @@ func (e explained) printOrder(line func(name, format string, args ...any), req *
 		mixed += fmt.Sprintf("; window_blocks %s brings it to 2", count(e.GoodWindow))
 	}
 	line("design effect", "%.2f (%s)", *e.DesignEffect, mixed)
+}
+
+// printForecast shows what epochs after the first will find in memory.
+func (e explained) printForecast(line func(name, format string, args ...any)) {
+	f := e.Forecast
+	all := memoryFor(f.Hot + f.Reserved)
+	line("hot data", "%s; with %s of memory, %.1f times that, all of it stays", size(f.Hot), size(all), float64(all)/float64(max(f.Hot, 1)))
+	line("kept", "%s of %s for streams, by policy %s", size(min(f.Room, f.Hot)), size(f.Limit), f.Policy)
+	line("hits", "%.1f %% from the second epoch on: %s fetched an epoch, %s in the first", 100*f.Hits, size(f.Fetched), size(f.Hot))
 }
 
 // ranks names a run of ranks.

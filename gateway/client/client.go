@@ -234,6 +234,12 @@ func (c *Client) follow(ctx context.Context, name string, body []byte, each func
 	}
 }
 
+// Forecast asks what the epochs of a request would find in memory, and fetch.
+func (c *Client) Forecast(ctx context.Context, r *wire.ForecastRequest) (f wire.ForecastMeta, err error) {
+	err = c.follow(ctx, "headrace.forecast", r.Marshal(), func(result []byte) error { return json.Unmarshal(result, &f) })
+	return f, err
+}
+
 // Warm has the gateway load what a request will need, and returns how far that went. told hears of every step.
 func (c *Client) Warm(ctx context.Context, r *wire.Request, told func(wire.WarmMeta)) (last wire.WarmMeta, err error) {
 	err = c.follow(ctx, "headrace.warm", r.Canonical(), func(result []byte) error {

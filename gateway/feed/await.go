@@ -162,10 +162,11 @@ func (s *Stream) ahead(ctx context.Context, w *window) {
 	p, c := s.plan, s.convoy
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.state != idle || w.load != nil || s.beginFree(ctx, w, false) {
-		return
-	}
-	if c.leads(s) && c.loads == 0 && c.free() >= w.bytes {
+	switch {
+	case w.state != idle || w.load != nil:
+	case c.leads(s) && c.loads == 0 && c.free() >= w.bytes:
 		p.begin(ctx, w, c, nil, s.walk.Tenant, false)
+	default:
+		s.beginFree(ctx, w, false)
 	}
 }

@@ -49,7 +49,7 @@ func (p *plan) blocks(ctx context.Context, w *window, grant *budget.Grant) error
 				for i := from; i < to && err == nil; i++ {
 					var fetched bool
 					w.blocks[i], fetched, err = p.block(ctx, w, p.walk.Blocks.At(w.pieces[i].Block), grant)
-					if b := w.blocks[i]; err == nil && !b.Mapped() { // what is mapped, the system's page cache has
+					if b := w.blocks[i]; err == nil && (!fetched || !b.Mapped()) { // what is mapped from where it is stored, the system's page cache has
 						p.feed.passes.count(p, w.at.epoch, w.load.tenant, w.pieces[i].Block, b.Bytes(), fetched)
 					}
 				}

@@ -49,12 +49,18 @@ type epoch struct {
 }
 
 func newPlan(f *Feed, key planKey, w Walk) *plan {
-	ctx, end := context.WithCancel(context.Background())
+	p := f.shape(w)
+	p.ctx, p.end = context.WithCancel(context.Background())
+	p.key, p.kept = key, f.cache.Open(key.name, w.again())
+	return p
+}
+
+// shape is a plan that nobody reads: it tells what reading it takes.
+func (f *Feed) shape(w Walk) *plan {
 	sizes := f.store.Sizes(w.Snapshot, w.Projection)
 	return &plan{
-		feed: f, ctx: ctx, end: end, key: key, walk: w, columns: cache.NewColumns(w.Projection.Schema), sizes: sizes,
+		feed: f, walk: w, columns: cache.NewColumns(w.Projection.Schema), sizes: sizes,
 		need:   sync.OnceValue(func() storage.Need { return sizes.Need(w.Blocks) }),
-		kept:   f.cache.Open(key.name, w.again()),
 		epochs: map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{},
 	}
 }
@@ -186,8 +192,8 @@ func (p *plan) tables(e *sampler.Epoch, pieces []sampler.Piece) int64 {
 // sampled is how many windows are measured before a stream is admitted: blocks of like size make windows of like size.
 const sampled = 64
 
-// leading is the memory that serves the leader: the largest window, for every span, the order, and what decoders use.
-func (p *plan) leading(number int64) int64 {
+// window is the largest of every span, together.
+func (p *plan) window(number int64) int64 {
 	e := p.epoch(number)
 	var largest int64
 	spans := e.Spans()
@@ -197,10 +203,16 @@ func (p *plan) leading(number int64) int64 {
 			largest = max(largest, p.bytes(e, e.Pieces(span, w)))
 		}
 	}
+	return int64(spans) * largest
+}
+
+// leading is the memory that serves the leader: the largest window, for every span, the order, and what decoders use.
+func (p *plan) leading(number int64) int64 {
+	windows := p.window(number)
 	if !p.located() {
-		largest *= 2 // one is decoded while the other is being sent: it costs little, and streams are slow without
+		windows *= 2 // one is decoded while the other is being sent: it costs little, and streams are slow without
 	}
-	return int64(spans)*largest + p.walk.Order.EpochBytes() + p.scratch(p.need())
+	return windows + p.walk.Order.EpochBytes() + p.scratch(p.need())
 }
 
 // scratch is what a decoder may have of the windows' memory. What was only guessed to be more than the large slot is left

@@ -67,6 +67,18 @@ func Parse(b []byte) (*Request, error) {
 
 func parse(b []byte) (*Request, error) {
 	d := &decoder{text: b}
+	r, err := d.request()
+	if err == nil {
+		err = d.end()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return r, nil
+}
+
+// request reads a request, and nothing behind it.
+func (d *decoder) request() (*Request, error) {
 	r := New("")
 	err := d.object(func(key string) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key })
@@ -78,16 +90,10 @@ func parse(b []byte) (*Request, error) {
 		}
 		return nil
 	})
-	if err == nil {
-		err = d.end()
-	}
 	if err == nil && r.Dataset == "" {
 		err = errors.New("dataset is missing")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // Canonical returns the request's one JSON text: keys in order, defaults left out, no spaces.

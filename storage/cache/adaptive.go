@@ -82,6 +82,10 @@ func (p *adaptive) Victim() *item {
 		p.candidate = i
 	}
 	victim, c := p.probation.oldest(), p.candidate
+	if i := p.window.oldest(); c == nil && victim != nil && i != nil { // what is new takes the room of several, or streams do
+		i.move(&p.probation)
+		p.candidate, c = i, i
+	}
 	switch {
 	case victim != nil && c != nil && c != victim && !c.leased():
 		p.candidate = nil

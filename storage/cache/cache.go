@@ -66,7 +66,7 @@ func New(o Options) (*Cache, error) {
 		tenant: map[string]*part{}, plans: map[string]*Plan{},
 	}
 	if c.limit == 0 {
-		c.limit = o.Ledger.Most()
+		c.limit = o.Ledger.Stats().Limit
 	}
 	rest := 1.0
 	for name, share := range o.Shares {

@@ -40,12 +40,6 @@ func simulate(p Policy, trace []int, capacity int) []bool {
 	return hits
 }
 
-func mixed(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
 // ratio is of hits to requests.
 func ratio(hits []bool) float64 {
 	n := 0

@@ -1,0 +1,72 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage/budget"
+	"github.com/headrace/headrace/storage/cache"
+)
+
+// Forecasts of orders, policies and sizes of memory: nothing is read for them, and nothing is left of them.
+func TestForecast(t *testing.T) {
+	need(t)
+	r := newKeepingRig(t, 1<<30, 0)
+	tooLarge := func(shuffle sampler.Shuffle, limit int64) {
+		t.Helper()
+		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, cache.Pinned, limit)
+		if !errors.Is(err, budget.ErrTooLarge) {
+			t.Errorf("%+v, %v, of %d bytes", f, err, limit)
+		}
+	}
+	foresee := func(shuffle sampler.Shuffle, policy string, limit int64) Forecast {
+		t.Helper()
+		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, policy, limit)
+		must(t, err)
+		if f.Limit != limit || f.Reserved > limit || f.Room < 0 || f.Room > max(limit-f.Reserved, f.Hot) || f.Hits < 0 || f.Hits > 1 || f.Fetched != f.Hot-int64(f.Hits*float64(f.Hot)) {
+			t.Errorf("%+v", f)
+		}
+		return f
+	}
+	for _, shuffle := range []sampler.Shuffle{sampler.ShuffleNone, sampler.ShuffleWindow, sampler.ShuffleFull} {
+		all := foresee(shuffle, cache.Auto, 1<<30)
+		if all.Hits != 1 || all.Fetched != 0 || all.Policy != cache.Pinned {
+			t.Errorf("%v: %+v, though all fits", shuffle, all)
+		}
+		tooLarge(shuffle, all.Reserved-1)
+		tooLarge(shuffle, 1)
+		least := foresee(shuffle, cache.Pinned, all.Reserved)
+		if shuffle == sampler.ShuffleFull { // of which all is in use all the time
+			if least.Hits != 1 {
+				t.Errorf("%+v", least)
+			}
+			continue
+		}
+		if least.Hits != 0 || least.Room != 0 || least.Fetched != least.Hot {
+			t.Errorf("%v: %+v, though streams take all", shuffle, least)
+		}
+		half := all.Reserved + all.Hot/2
+		pinned := foresee(shuffle, cache.Pinned, half)
+		if c := float64(pinned.Room) / float64(pinned.Hot); math.Abs(pinned.Hits-c) > .1 || c < .2 || c > .5 {
+			t.Errorf("%v: %+v, room for %.2f", shuffle, pinned, c)
+		}
+		if f := foresee(shuffle, cache.LRU, half); shuffle != sampler.ShuffleWindow && f.Hits != 0 || f.Hits >= pinned.Hits {
+			t.Errorf("%v: by LRU %+v", shuffle, f)
+		}
+	}
+	if r.rows() != 0 || len(r.Passes().Last) != 0 || r.cache.Stats().Active != cache.Adaptive {
+		t.Errorf("%d rows were read, the policy is %s", r.rows(), r.cache.Stats().Active)
+	}
+	if _, err := r.Forecast(context.Background(), r.walk(t, job(sampler.ShuffleNone, 0, 1)), 1, "mru", 1<<20); err == nil {
+		t.Error("a policy that is not was taken")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := r.Forecast(ctx, r.walk(t, job(sampler.ShuffleNone, 0, 1)), 1, cache.LRU, 1<<20); err == nil {
+		t.Error("it went on though nobody waits for it")
+	}
+	r.close(t)
+}
