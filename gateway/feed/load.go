@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ func (p *plan) blocks(ctx context.Context, w *window, grant *budget.Grant) error
 		group.Go(func() error {
 			return protect(func() (err error) {
 				for i := from; i < to && err == nil; i++ {
+					runtime.Gosched() // the streams that send batches come first
 					var fetched bool
 					w.blocks[i], fetched, err = p.block(ctx, w, p.walk.Blocks.At(w.pieces[i].Block), grant)
 					if b := w.blocks[i]; err == nil && (!fetched || !b.Mapped()) { // what is mapped from where it is stored, the system's page cache has

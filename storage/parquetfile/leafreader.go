@@ -3,6 +3,7 @@ package parquetfile
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/parquet/schema"
@@ -224,12 +225,14 @@ func (l *leafReader) nextPage() (*dataPage, error) {
 }
 
 // nextData reads headers until that of the next data page that has values, and a dictionary on the way. ok is false if
-// there is no such page.
+// there is no such page. Before each, who waits for a processor goes on: batches are sent while later ones are decoded by as
+// many goroutines as there are processors, and left alone the scheduler would take one away after ten milliseconds only.
 func (l *leafReader) nextData() (h page, ok bool, err error) {
 	for err == nil {
 		if err = l.source.ctx.Err(); err != nil {
 			break
 		}
+		runtime.Gosched()
 		h, ok, err = l.next()
 		switch {
 		case err != nil || !ok:
