@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -198,8 +199,13 @@ func TestB14_RowCounts(t *testing.T) {
 			t.Fatalf("the footer has no count %d", n)
 		}
 		_, err := Describe(t.Context(), put(t, changed))
-		if !errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "num_") {
-			t.Errorf("%d rows more or less: %v", n, err)
+		if !errors.Is(err, snapshot.ErrCorrupt) {
+			t.Fatalf("%d rows more: %v", n, err)
+		}
+		for _, want := range []string{`"file.parquet"`, "num_", fmt.Sprint(n), fmt.Sprint(n + 1)} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not name %s: %v", want, err)
+			}
 		}
 	}
 }

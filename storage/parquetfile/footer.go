@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 
 	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/frame"
@@ -136,16 +137,37 @@ func parseFooter(size int64, b []byte) (*footer, error) {
 	if f.origin, err = originSchema(stored); err != nil {
 		return nil, fmt.Errorf("footer: key %s: %w", storedSchemaKey, err)
 	}
-	var manifest *pqarrow.SchemaManifest
-	err = guard(func() (err error) {
-		manifest, err = pqarrow.NewSchemaManifest(f.meta.Schema, nil, nil)
-		return err
-	})
+	manifest, err := manifestOf(f.meta.Schema)
 	if err != nil {
-		return nil, refusef("schema: %w", err)
+		return nil, refusef("schema: %w", blameColumn(f.meta.Schema, err))
 	}
 	if f.schema, err = f.serve(manifest); err != nil {
 		return nil, refusef("schema: %w", err)
 	}
 	return f, nil
+}
+
+// manifestOf returns arrow-go's plan of a file's fields.
+func manifestOf(s *schema.Schema) (m *pqarrow.SchemaManifest, err error) {
+	err = guard(func() (err error) {
+		m, err = pqarrow.NewSchemaManifest(s, nil, nil)
+		return err
+	})
+	return m, err
+}
+
+// blameColumn finds the column that err, of a plan, is about: arrow-go does not
+// say. The schema is of no use afterwards.
+func blameColumn(s *schema.Schema, err error) error {
+	for i := range s.Root().NumFields() {
+		field := s.Root().Field(i)
+		alone, bad := schema.NewGroupNode(s.Root().Name(), s.Root().RepetitionType(), schema.FieldList{field}, -1)
+		if bad == nil {
+			_, bad = manifestOf(schema.NewSchema(alone))
+		}
+		if bad != nil {
+			return fmt.Errorf("column %q: %w", field.Name(), bad)
+		}
+	}
+	return err
 }

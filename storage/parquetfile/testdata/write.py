@@ -327,6 +327,26 @@ def encrypted(folder):
             w.write_table(table)
 
 
+def failing(folder):
+    """What other readers get wrong or nobody can serve; these end in .bad."""
+    text = [f"row {i} ".encode() * (i % 3) for i in range(5000)]
+    text[4321] = b"caf\xe9"
+    data = pa.array(text, pa.binary())
+    lying = pa.StringArray.from_buffers(len(data), data.buffers()[1], data.buffers()[2])
+    table = pa.table({"id": range(5000), "text": lying})
+    for name, options in {
+        "plain": {"use_dictionary": False},
+        "dictionary": {"use_dictionary": True},
+        "dlba": {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY"}},
+        "dba": {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}},
+    }.items():
+        pq.write_table(table, os.path.join(folder, f"utf8_{name}.bad"), **options)
+    days = pa.array([0, None, 400_000 * 86_400_000_000, 5], pa.timestamp("us"))
+    pq.write_table(pa.table({"id": range(4), "when": days}), os.path.join(folder, "int96.bad"), use_deprecated_int96_timestamps=True)
+    digits = pa.table({"d": pa.array([b"", b"\x01\x00", None, b"\xff"]), "m": pa.array([[("a", 1)]] * 4, pa.map_(pa.string(), pa.int32()))})
+    pq.write_table(digits, os.path.join(folder, "digits.bad"), store_schema=False)
+
+
 def huge(path):
     """One row group of about 100 MB with lists, strings and a dictionary."""
     n = 200_000
@@ -369,3 +389,4 @@ if __name__ == "__main__":
         encrypted(sys.argv[1])
         huge(os.path.join(sys.argv[1], "huge.one"))
         blobs(os.path.join(sys.argv[1], "blobs.one"))
+        failing(sys.argv[1])
