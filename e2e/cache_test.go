@@ -170,6 +170,38 @@ assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].tick
 	}
 }
 
+// A window that can never fit is refused as it is planned, by whichever way, with the numbers; the advice is good.
+func TestWindowsThatNeverFitAreRefusedWhenPlanned(t *testing.T) {
+	t.Parallel()
+	s := serveDataset(t, filepath.Join(hoards(t), "big"), "memory: 128MiB")
+	plan := func(blocks string, more ...string) (string, error) {
+		_, errOut, err := run(t, append([]string{"plan", "d", "--server", s.uri, "--shuffle", "window", "--batch-size", "250", "--window-blocks", blocks}, more...)...)
+		return errOut, err
+	}
+	refused, err := plan("30")
+	advice := regexp.MustCompile(`windows of 30 blocks of about \d+ bytes, 1 groups, need more than the \d+ bytes that can be: window_blocks may be (\d+) at most`).FindStringSubmatch(refused)
+	if err == nil || advice == nil {
+		t.Fatalf("%v %s", err, refused)
+	}
+	if errOut, err := plan(advice[1]); err != nil {
+		t.Errorf("window_blocks %s is refused, too: %v %s", advice[1], err, errOut)
+	}
+	if errOut, err := plan("8", "--memory", "129MiB", "--batch-size", "48000"); err == nil || !strings.Contains(errOut, "bytes needed, of ") {
+		t.Errorf("batches that never fit: %v %s", err, errOut)
+	}
+	python(t, `
+client = fl.connect(sys.argv[1])
+fields = dict(dataset="d", shuffle="window", window_blocks=30, batch_size=250)
+for call in (lambda: client.get_flight_info(request(**fields)), lambda: client.do_get(fl.Ticket(json.dumps(fields).encode())).read_all()):
+    try:
+        call()
+        raise SystemExit("it was planned")
+    except pa.ArrowInvalid as e:
+        assert "window_blocks may be " + sys.argv[2] + " at most" in str(e), e
+client.get_flight_info(request(**fields | {"window_blocks": int(sys.argv[2])}))
+`, s.uri, advice[1])
+}
+
 // decode runs a command and reads the JSON that it prints.
 func decode(t *testing.T, into any, args ...string) {
 	t.Helper()

@@ -275,6 +275,9 @@ func (e explained) printForecast(line func(name, format string, args ...any)) {
 	f := e.Forecast
 	all := memoryFor(f.Hot + f.Reserved)
 	line("hot data", "%s; with %s of memory, %.1f times that, all of it stays", size(f.Hot), size(all), float64(all)/float64(max(f.Hot, 1)))
+	if f.Reserved > f.Limit {
+		line("streams", "need %s of the %s that there is: they wait for each other", size(f.Reserved), size(f.Limit))
+	}
 	line("kept", "%s of %s for streams, by policy %s", size(min(f.Room, f.Hot)), size(f.Limit), f.Policy)
 	line("hits", "%.1f %% from the second epoch on: %s fetched an epoch, %s in the first", 100*f.Hits, size(f.Fetched), size(f.Hot))
 }

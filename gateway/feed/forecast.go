@@ -12,7 +12,7 @@ import (
 type Forecast struct {
 	Hot      int64   // that an epoch reads
 	Limit    int64   // that streams may use
-	Reserved int64   // of it, what the streams take
+	Reserved int64   // what the streams take of it; if it is more, they wait for each other
 	Room     int64   // what is left to keep blocks in
 	Policy   string  // by which they are kept
 	Hits     float64 // the part of an epoch's bytes that is there, once some epochs were read
@@ -40,10 +40,12 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 	}
 	first := w.Schedule.Begin().Epoch
 	out := Forecast{Hot: c.Bytes(), Limit: limit, Policy: c.Policy()}
-	if out.Reserved = p.leading(first) + streams*(&Stream{plan: p, walk: w}).own(); out.Reserved > limit {
-		return Forecast{}, fmt.Errorf("%d streams, %d bytes needed, of %d that are there for streams: %w: give more memory, or ask for smaller windows or batches",
-			streams, out.Reserved, limit, budget.ErrTooLarge)
+	leading, own := p.leading(first), (&Stream{plan: p, walk: w}).own()
+	if most := limit - p.setAside(limit); leading+own > most {
+		return Forecast{}, fmt.Errorf("%d bytes needed, of %d that are there for streams: %w: give more memory, or ask for smaller windows or batches",
+			leading+own, most, budget.ErrTooLarge)
 	}
+	out.Reserved = leading + streams*own
 	out.Room = p.room(out, first)
 	c.Give(out.Room)
 	var read, hits int64
@@ -61,10 +63,15 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 	return out, nil
 }
 
+// setAside is what of so many bytes for streams is only decoders', by the gateway's own proportions.
+func (p *plan) setAside(limit int64) int64 {
+	return int64(float64(limit) * float64(p.feed.ledger.Slot()) / float64(p.feed.ledger.Stats().Limit))
+}
+
 // room is what is left to keep blocks in: windows read ahead take what of them is not there. One that holds the epoch is in
 // use until the next epoch has it.
 func (p *plan) room(f Forecast, epoch int64) int64 {
-	left, window := f.Limit-f.Reserved, p.window(epoch)
+	left, window := max(0, f.Limit-f.Reserved), p.window(epoch)
 	if window >= f.Hot {
 		return max(left, f.Hot)
 	}

@@ -26,7 +26,7 @@ func TestForecast(t *testing.T) {
 		t.Helper()
 		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, policy, limit)
 		must(t, err)
-		if f.Limit != limit || f.Reserved > limit || f.Room < 0 || f.Room > max(limit-f.Reserved, f.Hot) || f.Hits < 0 || f.Hits > 1 || f.Fetched != f.Hot-int64(f.Hits*float64(f.Hot)) {
+		if f.Limit != limit || f.Room < 0 || f.Room > max(0, limit-f.Reserved, f.Hot) || f.Hits < 0 || f.Hits > 1 || f.Fetched != f.Hot-int64(f.Hits*float64(f.Hot)) {
 			t.Errorf("%+v", f)
 		}
 		return f
@@ -36,8 +36,12 @@ func TestForecast(t *testing.T) {
 		if all.Hits != 1 || all.Fetched != 0 || all.Policy != cache.Pinned {
 			t.Errorf("%v: %+v, though all fits", shuffle, all)
 		}
-		tooLarge(shuffle, all.Reserved-1)
+		one := all.Reserved - 3<<20 // each stream takes a MiB
+		tooLarge(shuffle, one-1)
 		tooLarge(shuffle, 1)
+		if f := foresee(shuffle, cache.Pinned, one); f.Reserved != all.Reserved || f.Hits > 0 && shuffle != sampler.ShuffleFull {
+			t.Errorf("%v: %+v, though but one stream fits", shuffle, f)
+		}
 		least := foresee(shuffle, cache.Pinned, all.Reserved)
 		if shuffle == sampler.ShuffleFull { // of which all is in use all the time
 			if least.Hits != 1 {

@@ -17,7 +17,7 @@ type ForecastRequest struct {
 type ForecastMeta struct {
 	Hot      int64   `json:"hot"`      // that an epoch reads
 	Limit    int64   `json:"limit"`    // that streams may use
-	Reserved int64   `json:"reserved"` // of it, what the streams of the request take
+	Reserved int64   `json:"reserved"` // what the streams of the request take of it; if it is more, they wait for each other
 	Room     int64   `json:"room"`     // what is left to keep blocks in
 	Policy   string  `json:"policy"`   // by which they are kept
 	Hits     float64 `json:"hits"`     // the part of an epoch's bytes that is there, once some epochs were read

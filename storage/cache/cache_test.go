@@ -184,6 +184,32 @@ func TestMoreColumnsServeFewer(t *testing.T) {
 	}
 }
 
+// TestMoreColumnsOnTheirWayServeFewer: who wants fewer waits for the load of more, and has none of its own.
+func TestMoreColumnsOnTheirWayServeFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 40, Options{})
+		g := w.admit(20)
+		defer g.Close()
+		r := w.request(block(0), columns("a", "b", "c"), g)
+		load := r.Load
+		r.Load = func(ctx context.Context) ([]*frame.Lease, error) {
+			time.Sleep(time.Second)
+			return load(ctx)
+		}
+		var wait sync.WaitGroup
+		wait.Go(func() { w.get(r).Release() })
+		synctest.Wait()
+		for _, c := range []*Columns{columns("b"), columns("c", "a")} {
+			wait.Go(func() { w.get(w.request(block(0), c, g)).Release() })
+		}
+		wait.Go(func() { w.get(w.request(block(0), columns("a", "d"), g)).Release() }) // which it does not have
+		wait.Wait()
+		if n := w.loads.Load(); n != 2 {
+			t.Errorf("%d loads", n)
+		}
+	})
+}
+
 // TestOneColumnOfManyIsCopied when the whole is more than the holder can pay for:
 // then the rest stays the cache's to give up.
 func TestOneColumnOfManyIsCopied(t *testing.T) {

@@ -15,8 +15,20 @@ import (
 	"github.com/headrace/headrace/storage/frame"
 )
 
-// sound checks the books of a cache that nobody calls at the moment.
+// sound checks the books of a cache that nobody calls at the moment, and that what tenants are told adds up.
 func (w *world) sound() error {
+	s, told := w.cache.Stats(), Held{}
+	for _, h := range s.Tenants {
+		told.Kept, told.Bytes, told.Blocks, told.Leased = told.Kept+h.Kept, told.Bytes+h.Bytes, told.Blocks+h.Blocks, told.Leased+h.Leased
+	}
+	err := w.books()
+	if told.Kept != s.Kept || told.Blocks != s.Blocks || told.Leased != s.Leased || told.Bytes != w.pool.Stats().Live {
+		err = errors.Join(err, fmt.Errorf("tenants are told of %+v, %d bytes live: %+v", told, w.pool.Stats().Live, s))
+	}
+	return err
+}
+
+func (w *world) books() error {
 	c := w.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/headrace/headrace/gateway/wire"
+)
+
+func TestWarmTellsHowFarItIs(t *testing.T) {
+	var out bytes.Buffer
+	drawWarm(&out, wire.WarmMeta{Blocks: 1402, Seen: 701, Loaded: 5 << 30})
+	if got, want := out.String(), "\r\x1b[K[===============               ] 701 of 1,402 blocks, 5.0 GiB loaded"; got != want {
+		t.Errorf("%q", got)
+	}
+	drawWarm(nil, wire.WarmMeta{}) // no terminal
+	for _, c := range []struct {
+		last wire.WarmMeta
+		want string
+	}{
+		{wire.WarmMeta{Blocks: 1402, Seen: 1402, Kept: 1402, Loaded: 5 << 30}, "1,402 of 1,402 blocks are in memory, 5.0 GiB of them were loaded\n"},
+		{wire.WarmMeta{Blocks: 9, Seen: 9, Mapped: 9}, "0 of 9 blocks are in memory, 0 B of them were loaded\n9 blocks lie in mapped files: the system's page cache keeps them\n"},
+		{wire.WarmMeta{Blocks: 9, Seen: 4, Kept: 4, Full: true}, "4 of 9 blocks are in memory, 0 B of them were loaded\nall memory that nobody needs is in use: more needs a larger memory limit\n"},
+	} {
+		out.Reset()
+		tellWarm(&out, c.last)
+		if out.String() != c.want {
+			t.Errorf("%+v: %q", c.last, out.String())
+		}
+	}
+}
