@@ -12,6 +12,7 @@ import (
 
 const (
 	minMemory = 128 << 20 // bytes: half of it is the Go heap's, less would leave nothing to hold blocks in
+	minDisk   = 16 << 20  // bytes: less would hold a few blocks at most
 	maxSkew   = 5 * time.Minute
 	maxName   = 255 // bytes of a dataset's name
 	maxTenant = 256 // bytes of a tenant's name in a token
@@ -56,6 +57,17 @@ func (l *loader) check() {
 	l.checkDatasets()
 	l.checkSnapshots()
 	l.checkTenants()
+	l.checkDisk()
+}
+
+func (l *loader) checkDisk() {
+	switch limit := l.config.Cache.DiskLimit; {
+	case limit == 0:
+	case limit < minDisk:
+		l.problem("cache.disk.limit", "%d bytes are too little; at least 16MiB, or 0 for none", limit)
+	case l.config.Snapshots.Dir == "":
+		l.problem("cache.disk.limit", "needs cache.disk.dir, the folder for it")
+	}
 }
 
 // checkExposure refuses what strangers on the network could read or listen to.

@@ -75,7 +75,10 @@ type Snapshots struct {
 }
 
 // Cache says what is kept.
-type Cache struct{ Policy string }
+type Cache struct {
+	Policy    string
+	DiskLimit int64 // bytes of blocks in the cache directory; 0: none
+}
 
 // Tenant is what one tenant may have.
 type Tenant struct {

@@ -62,7 +62,7 @@ func TestSample(t *testing.T) {
 		},
 		Refresh:   30 * time.Second,
 		Snapshots: Snapshots{Dir: "/var/cache/headrace", URL: "s3://data/headrace", Keep: 2160 * time.Hour},
-		Cache:     Cache{Policy: "auto"},
+		Cache:     Cache{Policy: "auto", DiskLimit: 500 << 30},
 		Tenants:   []Tenant{{Name: "vision", Memory: .5}},
 		Limits:    Limits{StallTimeout: time.Minute, DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second, PageBytes: 256 << 20},
 		Telemetry: Telemetry{Log: "info"},
@@ -191,7 +191,6 @@ func TestPlannedValuesAreRefused(t *testing.T) {
 		"auth: {cut_on_expiry: true}":    "auth.cut_on_expiry: true is not",
 		"datasets: [{arrays: [t2m]}]":    "datasets[0].arrays: is not",
 		"datasets: [{dim: time}]":        "datasets[0].dim: time is not",
-		"cache: {disk: {limit: 1GiB}}":   "cache.disk.limit: 1GiB is not",
 		"tenants: {v: {streams: 6}}":     "tenants.v.streams: 6 is not",
 		"tenants: {v: {bandwidth: 1GB}}": "tenants.v.bandwidth: 1GB is not",
 	} {
@@ -339,6 +338,8 @@ func TestContradictions(t *testing.T) {
 		"listen: 127.0.0.1:1\nadmin: 127.0.0.1:1":            "headrace.yaml:3: admin: must differ",
 		"admin: unix:/run/a":                                 "headrace.yaml:2: admin: must be HOST:PORT",
 		"listen: unix:/run/a\ntls: {cert: a, key: b}":        "tls: clients speak plaintext",
+		"cache: {disk: {limit: 1GiB}}":                       "headrace.yaml:2: cache.disk.limit: needs cache.disk.dir",
+		"cache: {disk: {dir: /var/cache, limit: 100}}":       "headrace.yaml:2: cache.disk.limit: 100 bytes are too little; at least 16MiB",
 		"memory: 127MiB":                                     "headrace.yaml:2: memory: 133169152 bytes are too little",
 		"refresh: 0s":                                        "headrace.yaml:2: refresh: must be more",
 		"limits: {admission_timeout: 0s}":                    "limits.admission_timeout: must be more",
@@ -388,10 +389,10 @@ func TestEnvironment(t *testing.T) {
 	if c.Auth.Issuer != "https://other=1" || c.Limits.DrainTimeout != 5*time.Second || c.TLS.Cert != "c.pem" || !c.Insecure {
 		t.Errorf("%+v", c)
 	}
-	_, problems = load(t, jwt, "HEADRACE_AUTH_ISUER=x", "HEADRACE_DATASETS=[]", "HEADRACE_CACHE_DISK_LIMIT=1GiB", "HEADRACE_MEMORY=much", "HEADRACE_LISTEN_PORT=8815", "HEADRACE_=x")
+	_, problems = load(t, jwt, "HEADRACE_AUTH_ISUER=x", "HEADRACE_DATASETS=[]", "HEADRACE_AUTH_JWKS=x", "HEADRACE_MEMORY=much", "HEADRACE_LISTEN_PORT=8815", "HEADRACE_=x")
 	want := []string{
 		"HEADRACE_: no such key", "HEADRACE_AUTH_ISUER: no such key; did you mean HEADRACE_AUTH_ISSUER?",
-		"HEADRACE_CACHE_DISK_LIMIT: cache.disk.limit: 1GiB is not supported yet",
+		"HEADRACE_AUTH_JWKS: auth.jwks: x is not supported yet",
 		"HEADRACE_DATASETS: datasets can only be set in a file", "HEADRACE_LISTEN_PORT: no such key", `HEADRACE_MEMORY: memory: "much" is not a size such as 8GiB or 500MB`,
 	}
 	if !reflect.DeepEqual(problems, want) {

@@ -158,7 +158,10 @@ var keys = []key{
 		name: "cache.disk.dir", kind: aPath, about: "The cache directory: a folder of this gateway's own. Snapshots are kept in it, so that a restart looks at no file again. Empty: the user's cache directory, unless `snapshots` is set.",
 		at: func(c *Config) any { return &c.Snapshots.Dir },
 	},
-	{name: "cache.disk.limit", kind: aSize, standard: "0", about: "The most bytes in that folder."},
+	{
+		name: "cache.disk.limit", kind: aSize, standard: "0", about: "The most bytes of decoded blocks in that folder, at least 16MiB. Blocks of stores and of Parquet files are written there, and served from there after a restart, or when memory has no room for them. 0: none. One gateway at a time may use the folder then.",
+		at: func(c *Config) any { return &c.Cache.DiskLimit },
+	},
 	{name: "cache.decoders.min", kind: aNumber, standard: "1", about: "The fewest decoders at work."},
 	{name: "cache.decoders.max", kind: aNumber, standard: "0", about: "The most decoders at work."},
 	{name: "cache.decoders.grow_at", kind: aNumber, standard: "128", about: "The queue at which decoders are added."},

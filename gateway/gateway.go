@@ -23,6 +23,7 @@ import (
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
+	"github.com/headrace/headrace/storage/disk"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -32,6 +33,7 @@ type Options struct {
 	Pool     *frame.Pool
 	Ledger   *budget.Ledger
 	Cache    *cache.Cache
+	Disk     *disk.Tier // below the cache; nil: none
 	Verifier auth.Verifier
 	Policy   auth.Policy
 	// AdmissionTimeout is how long a stream may wait in line for memory.

@@ -13,6 +13,16 @@ type Kept struct {
 	Leased int     `json:"leased"`          // in use
 	Served []Hits  `json:"served"`          // by policy
 	Epochs []Epoch `json:"epochs"`          // the last ones that it read, newest first
+	Disk   *Disk   `json:"disk,omitempty"`
+}
+
+// Disk is what a gateway keeps on disk of all tenants'.
+type Disk struct {
+	Limit   int64 `json:"limit"`
+	Bytes   int64 `json:"bytes"`
+	Blocks  int   `json:"blocks"`
+	Waiting int   `json:"waiting"` // blocks that are to be written
+	Failing bool  `json:"failing"` // the log says why
 }
 
 // Hits is how often blocks were asked for, of one tenant under one policy.
@@ -54,6 +64,10 @@ func (s *Server) kept(tenant string) Kept {
 		if p.Tenant == tenant && len(k.Epochs) < manyEpochs {
 			k.Epochs = append(k.Epochs, Epoch{Dataset: p.Dataset, Epoch: p.Epoch, Read: p.Read, Fetched: p.Fetched, Least: p.Least})
 		}
+	}
+	if s.Disk != nil {
+		d := s.Disk.Stats()
+		k.Disk = &Disk{Limit: d.Limit, Bytes: d.Bytes, Blocks: d.Blocks, Waiting: d.Waiting, Failing: d.Failed != ""}
 	}
 	return k
 }

@@ -132,6 +132,13 @@ func (s *Store) Parallel(snap *snapshot.Snapshot) int {
 	return n
 }
 
+// Dear tells whether a shard's blocks cost more to load than to read as much from a local disk: they come from afar, or
+// have to be decoded.
+func (s *Store) Dear(snap *snapshot.Snapshot, shard int) bool {
+	d := s.registry.known(snap.Dataset)
+	return d != nil && d.mount.far || snap.Shards[shard].Format == snapshot.Parquet
+}
+
 // Snapshot returns the snapshot of dataset with the given identity, or with the
 // given tag; "" means the newest, from a listing at most Refresh old. Snapshots stay known by
 // identity for as long as the store lives, the last 64 of each dataset, and as

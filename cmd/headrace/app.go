@@ -21,6 +21,7 @@ import (
 	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
+	"github.com/headrace/headrace/storage/disk"
 	"github.com/headrace/headrace/storage/frame"
 )
 
@@ -30,6 +31,7 @@ type app struct {
 	tel     *telemetry
 	pool    *frame.Pool
 	ledger  *budget.Ledger
+	disk    *disk.Tier // nil: none
 	cache   *cache.Cache
 	store   *storage.Store
 	gateway *gateway.Server
@@ -59,7 +61,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	if err != nil {
 		return nil, err
 	}
-	if a.cache, err = cache.New(cache.Options{Ledger: a.ledger, Pool: a.pool, Policy: cfg.Cache.Policy, Shares: sharesOf(cfg.Tenants)}); err != nil {
+	if err := a.keep(ctx, cfg); err != nil {
 		return nil, err
 	}
 	who, err := verifier(log)
@@ -77,16 +79,55 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 		extra = append(extra, grpc.Creds(creds))
 	}
 	a.gateway = gateway.New(gateway.Options{
-		Store: a.store, Pool: a.pool, Ledger: a.ledger, Cache: a.cache, Verifier: who, Policy: auth.ByGrants{},
+		Store: a.store, Pool: a.pool, Ledger: a.ledger, Cache: a.cache, Disk: a.disk, Verifier: who, Policy: auth.ByGrants{},
 		AdmissionTimeout: cfg.Limits.AdmissionTimeout, StallTimeout: cfg.Limits.StallTimeout, Events: a.tel.gatewayEvents(),
 	}, extra...)
 	return a, a.tel.observe(a.pool, a.gateway)
+}
+
+// keep makes what keeps blocks, in memory and on disk.
+func (a *app) keep(ctx context.Context, cfg *configs.Config) (err error) {
+	o := cache.Options{Ledger: a.ledger, Pool: a.pool, Policy: cfg.Cache.Policy, Shares: sharesOf(cfg.Tenants)}
+	if limit := cfg.Cache.DiskLimit; limit > 0 {
+		// A gateway that this one takes over from may still be on its way out.
+		const wait = 5 * time.Second
+		a.disk, err = disk.Open(ctx, disk.Options{
+			Dir: cfg.Snapshots.Dir, Limit: limit, Version: build(), Pool: a.pool, Wait: wait, Events: diskEvents(cfg.Snapshots.Dir, a.log),
+		})
+		switch {
+		case errors.Is(err, disk.ErrBusy):
+			return fmt.Errorf("cache.disk.dir: %w: each gateway with a cache.disk.limit needs a folder of its own", err)
+		case errors.Is(err, disk.ErrNoDirectory):
+			return usageError{fmt.Errorf("cache.disk.dir: %w", err)}
+		case err != nil:
+			return err
+		}
+		o.Below = a.disk
+	}
+	a.cache, err = cache.New(o)
+	return err
+}
+
+// diskEvents are what the cache on disk tells.
+func diskEvents(dir string, log *slog.Logger) disk.Events {
+	return disk.Events{
+		Failed: func(err error) {
+			log.Warn("blocks are not kept on disk as they should be; the gateway goes on without", "dir", dir, "error", err.Error())
+		},
+		Works: func() { log.Info("blocks are kept on disk again", "dir", dir) },
+		Damaged: func(file string, err error) {
+			log.Warn("a block on disk was damaged: it is deleted and loaded again", "dir", dir, "file", file, "error", err.Error())
+		},
+	}
 }
 
 // close ends what runs and gives everything back; whatever is left over is a bug and is said.
 func (a *app) close() {
 	if a.gateway != nil {
 		a.gateway.Close()
+	}
+	if a.disk != nil {
+		a.disk.Close()
 	}
 	var errs []error
 	if a.cache != nil {

@@ -53,6 +53,9 @@ func openFiles(cfg *configs.Config) error {
 		_, err := serverCredentials(cfg.TLS.Cert, cfg.TLS.Key, func(error) {})
 		problems = append(problems, err)
 	}
+	if info, err := os.Stat(cfg.Snapshots.Dir); err == nil && !info.IsDir() {
+		problems = append(problems, fmt.Errorf("cache.disk.dir: %s is not a directory", cfg.Snapshots.Dir))
+	}
 	clients := bucket.NewClients(bucketOptions())
 	defer clients.Close()
 	for _, d := range cfg.Datasets {

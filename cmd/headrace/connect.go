@@ -76,7 +76,8 @@ func (t *target) inProcess(ctx context.Context, cfg *configs.Config, all []stora
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cfg.TLS, cfg.Telemetry.OTLP = configs.TLS{}, ""
+	// What is kept on disk is a gateway's that may be running; this one ends at once.
+	cfg.TLS, cfg.Telemetry.OTLP, cfg.Cache.DiskLimit = configs.TLS{}, "", 0
 	a, err := newApp(ctx, cfg, all, newLog(os.Stderr, "error"), anybody)
 	if err != nil {
 		return err

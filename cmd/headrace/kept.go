@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"text/tabwriter"
 
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/storage/cache"
 )
 
 // keptOf asks a gateway what it keeps.
@@ -46,6 +45,12 @@ func listKept(ctx context.Context, w io.Writer, c *client.Client, asJSON bool) e
 		share = fmt.Sprintf(", share %g", k.Share)
 	}
 	fmt.Fprintf(w, "policy %s, %s of %s kept%s, %s blocks, %s in use\n", policy, size(k.Bytes), size(k.Limit), share, count(int64(k.Blocks)), count(int64(k.Leased)))
+	if d := k.Disk; d != nil {
+		fmt.Fprintf(w, "disk %s of %s, %s blocks, %s to be written\n", size(d.Bytes), size(d.Limit), count(int64(d.Blocks)), count(int64(d.Waiting)))
+		if d.Failing {
+			fmt.Fprintln(w, "the disk fails: the gateway's log says why")
+		}
+	}
 	if len(k.Served) == 0 {
 		fmt.Fprintln(w, "nothing was read yet")
 		return nil
@@ -65,8 +70,10 @@ func listServed(w io.Writer, served []gateway.Hits) error {
 		for _, n := range s.Hits {
 			asked += n
 		}
-		for _, tier := range slices.Sorted(maps.Keys(s.Hits)) {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", s.Tenant, s.Policy, tier, count(s.Hits[tier]), percent(s.Hits[tier], asked))
+		for _, tier := range []string{cache.Memory, cache.Disk} {
+			if n, is := s.Hits[tier]; is {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", s.Tenant, s.Policy, tier, count(n), percent(n, asked))
+			}
 		}
 		fmt.Fprintf(t, "%s\t%s\tstore\t%s\t%s\t%s\n", s.Tenant, s.Policy, count(s.Misses), percent(s.Misses, asked), size(s.Loaded))
 	}

@@ -149,10 +149,13 @@ func (t *telemetry) observeCache(m metric.Meter, server *gateway.Server) error {
 				o.ObserveFloat64(share, h.Share, metric.WithAttributes(tenant))
 			}
 		}
+		if server.Disk != nil {
+			o.ObserveInt64(kept, server.Disk.Stats().Bytes, metric.WithAttributes(attribute.String("tier", cache.Disk)))
+		}
 		o.ObserveInt64(waiting, int64(now.Waiting))
 		return nil
 	}, hits, misses, loaded, kept, share, waiting)
-	return err
+	return errors.Join(err, t.observeDisk(m, server))
 }
 
 // observeEpochs reads what epochs fetched against the least that they could.
@@ -172,6 +175,39 @@ func (t *telemetry) observeEpochs(m metric.Meter, server *gateway.Server) error 
 		}
 		return nil
 	}, read, fetched, least)
+	return err
+}
+
+// observeDisk reads what becomes of blocks that are to be kept on disk, if they are.
+func (t *telemetry) observeDisk(m metric.Meter, server *gateway.Server) error {
+	if server.Disk == nil {
+		return nil
+	}
+	kept, err1 := m.Int64ObservableGauge("headrace_disk_blocks", metric.WithDescription("Blocks that are kept on disk"))
+	waiting, err2 := m.Int64ObservableGauge("headrace_disk_waiting", metric.WithDescription("Blocks that are to be written to disk"))
+	outcomes, err3 := m.Int64ObservableCounter("headrace_disk_outcomes", metric.WithDescription("What became of blocks: written; dropped, since memory gave them up before; refused, for want of room; evicted; damaged"))
+	faults, err4 := m.Int64ObservableCounter("headrace_disk_errors", metric.WithDescription("Errors of the disk that blocks are kept on"))
+	failing, err5 := m.Int64ObservableGauge("headrace_disk_failing", metric.WithDescription("1 while the disk cannot be used, else 0"))
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		now := server.Disk.Stats()
+		o.ObserveInt64(kept, int64(now.Blocks))
+		o.ObserveInt64(waiting, int64(now.Waiting))
+		for outcome, n := range map[string]int64{
+			"written": now.Written, "dropped": now.Dropped, "refused": now.Refused, "evicted": now.Evicted, "damaged": now.Damaged,
+		} {
+			o.ObserveInt64(outcomes, n, metric.WithAttributes(attribute.String("outcome", outcome)))
+		}
+		o.ObserveInt64(faults, now.Errors)
+		fails := int64(0)
+		if now.Failed != "" {
+			fails = 1
+		}
+		o.ObserveInt64(failing, fails)
+		return nil
+	}, kept, waiting, outcomes, faults, failing)
 	return err
 }
 

@@ -11,6 +11,21 @@ import (
 // version is set by the release build; builds from a checkout say "dev".
 var version = "dev"
 
+// build tells this program from all others as far as it knows: builds from a checkout by what was checked out.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version
+	}
+	said := version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
+			said += " " + s.Value
+		}
+	}
+	return said
+}
+
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version and what it was built with", Args: cobra.NoArgs,
