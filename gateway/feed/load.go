@@ -7,10 +7,12 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/sampler"
+	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
 	"github.com/headrace/headrace/storage/frame"
@@ -94,7 +96,7 @@ func (p *plan) gap() int {
 func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *budget.Grant) (l *cache.Lease, fetched bool, err error) {
 	l, err = p.feed.cache.Get(ctx, cache.Request{
 		Block: p.blockKey(at), Columns: p.columns, Tenant: w.load.tenant, Plan: p.kept, Grant: grant,
-		Dear: p.feed.store.Dear(p.walk.Snapshot, at.Shard),
+		Dear: p.feed.store.Dear(p.walk.Snapshot, at.Shard), Read: func(took time.Duration) { w.load.took(storage.Took{Store: took}) },
 		Load: func(ctx context.Context) (leases []*frame.Lease, err error) {
 			err = protect(func() (err error) {
 				leases, err = p.read(ctx, at, grant, w.load)

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"time"
 
 	"github.com/headrace/headrace/storage/frame"
 )
@@ -20,7 +21,11 @@ type Below interface {
 // fetch has the tier below look for a block, and loads what that does not have.
 func (c *Cache) fetch(ctx context.Context, r Request) ([]*frame.Lease, string, error) {
 	if c.options.Below != nil {
+		began := time.Now()
 		if frames := c.options.Below.Get(ctx, r); frames != nil {
+			if r.Read != nil {
+				r.Read(time.Since(began))
+			}
 			return frames, Disk, nil
 		}
 	}

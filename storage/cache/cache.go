@@ -17,6 +17,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
@@ -139,6 +140,8 @@ type Request struct {
 	Load func(context.Context) ([]*frame.Lease, error)
 	// Dear tells that loading costs more than reading as much from a local disk.
 	Dear bool
+	// Read is told what it took to have the block from the tier below; nil: nobody asks.
+	Read func(time.Duration)
 }
 
 // Get returns a lease on a block: one that is there, or is being loaded for
