@@ -1,10 +1,14 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -76,7 +80,9 @@ func answered(status int, code, text string, header http.Header, cause error, no
 		f.what, f.final = absent, true
 	case has(expiries, code):
 		f.expired = true
-	case has(passing, code), status == http.StatusNotFound && code == "":
+	case has(passing, code):
+	case status == http.StatusNotFound && code == "":
+		f.text = cmp.Or(text, "not in the words of such a store: is there one at this address?")
 	case status == http.StatusPreconditionFailed, status == http.StatusRequestedRangeNotSatisfiable:
 		f.what, f.final = replaced, true
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
@@ -112,10 +118,25 @@ func retryAfter(header http.Header) time.Duration {
 // faultOf makes a fault of whatever error a try ended with.
 func faultOf(err error) *fault {
 	var f *fault
-	if errors.As(err, &f) {
-		return f
+	if !errors.As(err, &f) {
+		f = &fault{cause: err}
 	}
-	return &fault{cause: err}
+	var sent *url.Error
+	if f.status == 0 && f.text == "" && errors.As(err, &sent) {
+		// Not the whole URL: it may hold a signature.
+		f.text, f.final = sent.Err.Error(), f.final || hopeless(sent.Err)
+		if u, err := url.Parse(sent.URL); err == nil {
+			f.text = "no answer from " + u.Scheme + "://" + u.Host + ": " + f.text
+		}
+	}
+	return f
+}
+
+// hopeless tells whether no server that is wanted can be at an address.
+func hopeless(err error) bool {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // errStalled ends a try that brings nothing for too long.

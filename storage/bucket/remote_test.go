@@ -3,7 +3,10 @@ package bucket
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -158,5 +161,47 @@ func TestLongWordsOfAStoreAreCut(t *testing.T) {
 	f := &fault{status: 500, code: "X", text: strings.Repeat("a", 10_000)}
 	if n := len(f.Error()); n > maxText+20 {
 		t.Errorf("%d bytes", n)
+	}
+}
+
+// Where no store answers, the error says who did not and why, and gives no signature away; what cannot get better is not
+// tried again.
+func TestAddressesWithoutAStoreAreTold(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	refused := httptest.NewServer(nil)
+	refused.Close()
+	host := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	c := NewClients(Options{Tries: 2, Backoff: time.Millisecond, Env: func(name string) string {
+		return map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=secret"}[name]
+	}})
+	t.Cleanup(c.Close)
+	for at, say := range map[string][]string{
+		"s3://data?anonymous=true&endpoint=http://" + host(refused):    {"2 times", "no answer from http://" + host(refused), "refused"},
+		"gs://data?anonymous=true&endpoint=http://" + host(refused):    {"2 times", "no answer from http://" + host(refused), "refused"},
+		"azblob://data?account=a&endpoint=http://" + host(refused):     {"2 times", "no answer from http://" + host(refused), "refused"},
+		"s3://data?anonymous=true&endpoint=https://" + host(plain):     {"no answer from https://", "HTTP response to HTTPS client"},
+		"gs://data?anonymous=true&endpoint=https://" + host(plain):     {"no answer from https://", "HTTP response to HTTPS client"},
+		"s3://data?anonymous=true&endpoint=http://" + host(plain):      {"2 times", "404", "is there one at this address?"},
+		"gs://data?anonymous=true&endpoint=http://" + host(plain):      {"2 times", "404", "is there one at this address?"},
+		"azblob://data?account=a&endpoint=http://" + host(plain) + "/": {"2 times", "404", "is there one at this address?"},
+	} {
+		b, err := c.Open(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.List(t.Context(), "", func(Attrs) error { return nil })
+		for _, s := range say {
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %v\ndoes not say %q", at, err, s)
+			}
+		}
+		if strings.Contains(at, "https:") && strings.Contains(err.Error(), "2 times") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	f := faultOf(&url.Error{Op: "Get", URL: "https://none/x?sig=secret", Err: &net.DNSError{Err: "no such host", Name: "none", IsNotFound: true}})
+	if want := "no answer from https://none: lookup none: no such host"; !f.final || f.Error() != want {
+		t.Errorf("%v %q, want %q", f.final, f.Error(), want)
 	}
 }

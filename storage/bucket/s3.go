@@ -2,11 +2,13 @@ package bucket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -210,6 +212,9 @@ func (s *amazon) change(ctx context.Context, key string, data []byte) error {
 	return nil
 }
 
+// expecting finds the region in what stores say of a signature for another one.
+var expecting = regexp.MustCompile(`expecting ['"]([a-z0-9-]+)['"]`)
+
 // fault sorts an error of the SDK. action is the permission that it takes.
 func (s *amazon) fault(err error, action string) *fault {
 	var none *credentialsError
@@ -228,10 +233,13 @@ func (s *amazon) fault(err error, action string) *fault {
 	}
 	status, header := response.HTTPStatusCode(), response.Response.Header
 	if status == http.StatusNotFound && (code == "UnknownError" || code == "NotFound") {
-		code = "" // the SDK's own word for a body that was not the store's
+		code, text = "", "" // the SDK's own words for a body that was not the store's
 	}
 	f := answered(status, code, text, header, err, "NoSuchKey", "NoSuchVersion")
 	region := header.Get("X-Amz-Bucket-Region")
+	if m := expecting.FindStringSubmatch(text); m != nil {
+		region = cmp.Or(region, m[1])
+	}
 	switch {
 	case region != "" && (status == http.StatusMovedPermanently || code == "AuthorizationHeaderMalformed" || code == "PermanentRedirect"):
 		f.text = fmt.Sprintf("the bucket is in another region: add ?region=%s to its URL", region)

@@ -218,6 +218,15 @@ func TestRefusalsAreNotTriedAgain(t *testing.T) {
 	}
 }
 
+func TestAWrongRegionIsToldTheRightOne(t *testing.T) {
+	w := trouble(t)
+	c := quick(t, w.store)
+	err := open(t, c, w.store.URL("p", "region", "eu-west-7")).List(t.Context(), "", func(bucket.Attrs) error { return nil })
+	if !errors.Is(err, bucket.ErrUnreachable) || !strings.Contains(err.Error(), "add ?region=us-east-1 to its URL") {
+		t.Errorf("%v, want the region", err)
+	}
+}
+
 func TestRefusedListingsSayWhatIsNeeded(t *testing.T) {
 	w := trouble(t)
 	w.faults.Answer(func(rw http.ResponseWriter, _ *http.Request, _ http.Handler) { Deny(rw, 403, "AccessDenied") })
