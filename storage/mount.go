@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/storage/bucket"
@@ -21,7 +22,8 @@ type mount struct {
 	shelves  []*shelf
 	events   Events
 	registry *registry
-	gate     gate // guards what follows
+	passed   atomic.Int64 // when a reader last found something changed since it was listed, in Unix nanoseconds
+	gate     gate         // guards what follows
 	last     *listing
 }
 
@@ -80,7 +82,7 @@ func (m *mount) listing(ctx context.Context) (*listing, error) {
 		return nil, err
 	}
 	defer m.gate.leave()
-	if l := m.last; l.number == 0 || time.Since(l.began) > m.refresh || m.refresh == 0 {
+	if m.old(m.last) {
 		next, err := m.list(ctx)
 		if err != nil {
 			return nil, err
@@ -88,6 +90,16 @@ func (m *mount) listing(ctx context.Context) (*listing, error) {
 		m.last = next
 	}
 	return m.last, m.last.err
+}
+
+// leastAge is how old a listing gets, whatever readers find.
+const leastAge = time.Second
+
+// old tells whether to make another listing: because of its age, or because
+// readers have found that it is not true any more.
+func (m *mount) old(l *listing) bool {
+	age := time.Since(l.began)
+	return l.number == 0 || age >= m.refresh || age >= leastAge && l.began.UnixNano() < m.passed.Load()
 }
 
 // list makes a listing. A folder that cannot be listed is the error of its

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,12 +61,14 @@ func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, e
 	if r.scan == nil || b.Shard != r.shard || b.Segment != r.segment || b.From < r.row {
 		if err := r.seek(ctx, b.Shard, b.Segment); err != nil {
 			r.measure(b.Shard, err)
+			r.learn(err)
 			return nil, err
 		}
 	}
 	leases, err := r.decode(ctx, b)
 	r.measure(r.shard, err)
 	if err != nil {
+		r.learn(err)
 		r.stop()
 		return nil, err
 	}
@@ -77,6 +80,16 @@ func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, e
 
 // Took tells where the time of the last Block went.
 func (r *Reader) Took() Took { return r.took }
+
+// learn has the mount listed again for the next plan if something is not as it was listed.
+func (r *Reader) learn(err error) {
+	if !errors.Is(err, bucket.ErrChanged) && !errors.Is(err, bucket.ErrNotFound) {
+		return
+	}
+	if d := r.store.registry.known(r.snap.Dataset); d != nil {
+		d.mount.passed.Store(time.Now().UnixNano())
+	}
+}
 
 // measure notes what the decoder took, or asked for in vain. A grant that pays for frames is not its alone, and tells nothing.
 func (r *Reader) measure(shard int, err error) {

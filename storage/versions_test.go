@@ -90,6 +90,44 @@ func TestChangedObjectsOfStoresAreNamed(t *testing.T) {
 	c.quiet()
 }
 
+// Who finds out that objects were replaced has them listed again, however young the listing is, but not at every turn.
+func TestB56TheNextPlanHasWhatReplacedTheObject(t *testing.T) {
+	dir := folder(t, fourShards("parquet"))
+	var lists atomic.Int64
+	r := newRig(t, Options{Mounts: []Mount{{Name: "d", URL: "mem://d"}}, Refresh: time.Hour, Events: Events{
+		Request: func(_ context.Context, _, verb string) func(int64, error) {
+			if verb == "list" {
+				lists.Add(1)
+			}
+			return func(int64, error) {}
+		},
+	}})
+	r.upload("mem://d", dir)
+	old := r.newest("d")
+	b, err := r.clients.Open("mem://d")
+	must(t, err)
+	content, err := os.ReadFile(filepath.Join(dir, "0.parquet"))
+	must(t, errors.Join(err, b.Put(t.Context(), "1.parquet", content), b.Close()))
+	if now := r.newest("d"); now != old {
+		t.Error("listed again for no reason")
+	}
+	for range 3 {
+		if _, err := r.read(old, old.Blocks(nil)); !errors.Is(err, bucket.ErrChanged) {
+			t.Fatal(err)
+		}
+		if old == r.newest("d") { // the listing was a moment old
+			m := r.registry.known("d").mount
+			aged := *m.last
+			aged.began = aged.began.Add(-leastAge)
+			m.last = &aged
+		}
+		r.newest("d")
+	}
+	if now := r.newest("d"); now.ID == old.ID || lists.Load() != 2 {
+		t.Errorf("the old snapshot: %v, %d listings", now.ID == old.ID, lists.Load())
+	}
+}
+
 // A cold snapshot takes as long as its requests do many at a time: here none is
 // answered before many have come.
 func TestColdSnapshotAsksForManyAtOnce(t *testing.T) {

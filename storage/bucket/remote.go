@@ -216,7 +216,7 @@ func explain(key string, err error) error {
 	case errors.As(err, &f) && f.what == absent:
 		return &refusal{key, ErrNotFound}
 	case errors.As(err, &f) && f.what == replaced:
-		return fmt.Errorf("%w: %q is no longer the version listed (%w)", ErrChanged, key, f)
+		return fmt.Errorf("%w: %q is no longer the version listed, a new plan will have the new one (%w)", ErrChanged, key, f)
 	}
 	return err
 }
