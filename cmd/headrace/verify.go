@@ -10,9 +10,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/headrace/headrace/gateway/client"
 	"github.com/headrace/headrace/gateway/wire"
@@ -30,7 +34,10 @@ type verified struct {
 	total    int64        // rows that there should be
 	bar      io.Writer    // nil: nobody watches
 	began    time.Time
-	drawn    time.Time
+
+	mu    sync.Mutex // guards Rows and what is below while shards are read
+	done  int64      // shards
+	drawn time.Time
 }
 
 // badShard is a shard that cannot be read to its end.
@@ -72,7 +79,10 @@ Exits with 1 if there are any. Columns that are not the same in all shards are p
 	return cmd
 }
 
-// walk reads one shard after the other: what is wrong with one must not hide the others.
+// verifyAtOnce is how many shards are read at a time: from a store that is far away it is the round trips that count.
+const verifyAtOnce = 4
+
+// walk reads shard by shard, some at a time: what is wrong with one must not hide the others.
 func (v *verified) walk(ctx context.Context, c *client.Client) error {
 	all, err := c.List(ctx, v.Dataset)
 	if err != nil {
@@ -92,14 +102,8 @@ func (v *verified) walk(ctx context.Context, c *client.Client) error {
 		return fmt.Errorf("dataset %q cannot be served: %s", v.Dataset, meta.Error)
 	}
 	v.Snapshot, v.Shards, v.total, v.began = meta.Snapshot, meta.Shards, meta.Rows, time.Now()
-	for i := range v.Shards {
-		if err := v.shard(ctx, c, i); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			v.Bad = append(v.Bad, badShard{named(err), err.Error()})
-		}
-		v.draw(i + 1)
+	if err := v.shards(ctx, c); err != nil {
+		return err
 	}
 	v.Seconds = time.Since(v.began).Seconds()
 	if v.bar != nil {
@@ -108,38 +112,77 @@ func (v *verified) walk(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// shard reads all rows of shard number i.
+// shards reads all of them and lists the bad ones in their order.
+func (v *verified) shards(ctx context.Context, c *client.Client) error {
+	bad := make([]error, v.Shards)
+	var group errgroup.Group
+	group.SetLimit(verifyAtOnce)
+	for i := range v.Shards {
+		group.Go(func() error {
+			bad[i] = v.shard(ctx, c, i)
+			return ctx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, err := range bad {
+		if status.Code(err) == codes.Unavailable { // perhaps because of the others: too little memory, or too many streams
+			err = v.shard(ctx, c, int64(i))
+		}
+		if err != nil {
+			v.Bad = append(v.Bad, badShard{named(err), err.Error()})
+		}
+	}
+	return ctx.Err()
+}
+
+// shard reads all rows of shard number i. Those of one that nobody could send for now do not count.
 func (v *verified) shard(ctx context.Context, c *client.Client, i int64) error {
+	rows, err := v.read(ctx, c, i)
+	if status.Code(err) == codes.Unavailable {
+		v.passed(-rows, 0)
+	} else {
+		v.passed(0, 1)
+	}
+	return err
+}
+
+// read reads all rows of a shard, and says how many those were.
+func (v *verified) read(ctx context.Context, c *client.Client, i int64) (rows int64, err error) {
 	req := wire.New(v.Dataset)
 	req.Snapshot, req.Shards = v.Snapshot, &wire.Shards{From: i, To: i + 1}
 	stream, err := c.Stream(ctx, req.Canonical())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer stream.Close()
 	for {
 		batch, _, err := stream.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return rows, nil
 		}
 		if err != nil {
-			return err
+			return rows, err
 		}
-		v.Rows += batch.NumRows()
-		v.draw(i)
+		rows += batch.NumRows()
+		v.passed(batch.NumRows(), 0)
 	}
 }
 
-// draw shows how far the walk is, a few times a second.
-func (v *verified) draw(shards int64) {
+// passed counts rows and shards that were read, and shows how far the walk is, a few times a second.
+func (v *verified) passed(rows, shards int64) {
 	const width, often = 30, 100 * time.Millisecond
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.Rows, v.done = v.Rows+rows, v.done+shards
 	if v.bar == nil || time.Since(v.drawn) < often {
 		return
 	}
 	v.drawn = time.Now()
 	done := min(int(width*v.Rows/max(v.total, 1)), width)
 	fmt.Fprintf(v.bar, "\r\x1b[K[%s%s] %s of %s rows, %d of %d shards, %s rows/s", strings.Repeat("=", done), strings.Repeat(" ", width-done),
-		count(v.Rows), count(v.total), shards, v.Shards, count(int64(float64(v.Rows)/time.Since(v.began).Seconds())))
+		count(v.Rows), count(v.total), v.done, v.Shards, count(int64(float64(v.Rows)/time.Since(v.began).Seconds())))
 }
 
 // errBad is how a walk ends that found something.
