@@ -114,6 +114,10 @@ func (s *settings) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(s.data, 0o755); err != nil {
 		return err
 	}
+	// The client of this tree is measured, whichever the interpreter has.
+	if err := os.Setenv("PYTHONPATH", filepath.Join(s.root, "python", "src")); err != nil {
+		return err
+	}
 	if s.python = os.Getenv("HEADRACE_PYTHON"); s.python == "" {
 		s.python = filepath.Join(s.root, ".venv", "bin", "python")
 	}

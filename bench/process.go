@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,10 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	var errs strings.Builder
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = &errs
+	// What it started must end with it, and cannot keep us waiting by holding its output open.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, errs.String())

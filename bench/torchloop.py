@@ -3,13 +3,17 @@
 torchloop.py LOOP WORKERS SOURCE...    read one pass, print {"seconds", "first", "cpu", "peak", "rows", "bytes",
                                        "batches", "sum"} as JSON: CPU seconds and peak bytes of memory are those of this
                                        process and its workers, first is the time to the first batch
-torchloop.py resume LOOP SOURCE...     go on in the middle of a pass, print the seconds until the first batch
+torchloop.py resume URI NAME           go on in the middle of a pass, print the seconds until the first batch
+torchloop.py share URI NAME            print {"pyarrow", "arrow", "torch"}: microseconds of CPU that small batches take,
+                                       read by pyarrow alone, and as record batches and tensors of a StreamingDataset
 torchloop.py convert FORMAT FROM TO    write a folder of Parquet files as FORMAT: arrow, mds, litdata (an index)
+torchloop.py truth FOLDER              print what the sum of its Parquet files' samples must be
 
-LOOP and SOURCE: headrace (threads) URI NAME; dataloader (headrace in DataLoader workers) URI NAME; mapped FILE;
+LOOP and SOURCE: headrace (Loader) URI NAME; dataloader (headrace in a DataLoader) URI NAME; mapped FILE;
 hf FOLDER; litdata FOLDER; mds FOLDER. WORKERS are those of DataLoader.
 """
 
+import importlib
 import json
 import os
 import resource
@@ -25,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 BATCH = 256
 warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # what is made by hand lives with that
@@ -87,20 +91,25 @@ def mapped(path: str, workers: int = 0) -> Iterable[Any]:
 
 def hf(folder: str, workers: int = 0) -> Iterable[Any]:
     """Hugging Face datasets, streaming; its fixed sleep of five seconds at the end of a pass is taken out."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
     import datasets  # type: ignore[import-not-found]
 
     datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0
     source = datasets.load_dataset("parquet", data_files=f"{folder}/*.parquet", split="train", streaming=True)
-    shuffled = source.shuffle(seed=1, buffer_size=10_000)
-    if workers:
-        return DataLoader(shuffled.batch(BATCH).with_format("torch"), batch_size=None, num_workers=workers)
+    shuffled = source.shuffle(seed=1, buffer_size=10_000).with_format("arrow")
+    return DataLoader(Tables(shuffled), batch_size=None, num_workers=workers)
 
-    def arrow() -> Iterator[Any]:
-        for table in shuffled.with_format("arrow").iter(batch_size=BATCH):
+
+class Tables(IterableDataset[Any]):
+    """Batches of a Hugging Face data set out of its Arrow tables: its own ways to tensors are many times slower."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        part = self.source.shard(worker.num_workers, worker.id) if worker else self.source
+        for table in part.iter(batch_size=BATCH):
             yield tensors([table])
-
-    return arrow()
 
 
 def litdata(folder: str, workers: int = 0) -> Iterable[Any]:
@@ -144,22 +153,55 @@ LOOPS: dict[str, Callable[..., Iterable[Any]]] = {
 }
 
 
+# What a loop imports, before its time runs.
+LIBRARIES = {
+    "headrace": "headrace.torch",
+    "dataloader": "headrace.torch",
+    "hf": "datasets",
+    "litdata": "litdata",
+    "mds": "streaming",
+}
+
+
+def digest(batch: dict[str, Any]) -> int:
+    """Sum up digests of whole samples, so that it is the same in whatever order they come; touches every byte."""
+    x, number, label = batch["x"], batch["id"], batch["label"]
+    h = x.reshape(len(number), -1).view(torch.int64).sum(1) ^ (number * 0x1E3779B97F4A7C15)
+    h = (h ^ (h >> 32)) * 0x3F58476D1CE4E5B9 + label.long() * 0x14D049BB133111EB
+    return int((h ^ (h >> 29)).sum())
+
+
 def read(loop: str, workers: str, *source: str) -> None:
-    """Read one pass and report; the sum is the same in whatever order rows come."""
+    """Read one pass and report."""
     total = rows = size = batches = 0
     first = 0.0
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    if loop in LIBRARIES:
+        importlib.import_module(LIBRARIES[loop])
     memory = Memory()
     began, used = time.perf_counter(), cpu()
     for batch in LOOPS[loop](*source, workers=int(workers)):
         first = first or time.perf_counter() - began
-        for value in batch.values():
-            size += value.nbytes
-            total += int(value.view(torch.int64 if value[0].nbytes % 8 == 0 else torch.int32).sum())
+        size += sum(value.nbytes for value in batch.values())
+        total += digest(batch)
         rows += len(batch["id"])
         batches += 1
     took = time.perf_counter() - began
     report = {"seconds": took, "first": first, "cpu": cpu() - used, "peak": memory.end(), "rows": rows, "bytes": size}
     print(json.dumps(report | {"batches": batches, "sum": total % 2**64}))
+
+
+def parquet(folder: str) -> ds.Dataset:
+    """Return the Parquet files of a folder, in which LitData keeps an index too."""
+    return ds.dataset(sorted(map(str, Path(folder).glob("*.parquet"))), format="parquet")
+
+
+def truth(folder: str) -> None:
+    """Sum up the samples as pyarrow and NumPy have them."""
+    total = 0
+    for batch in parquet(folder).to_batches(batch_size=4096):
+        total += digest(tensors([pa.Table.from_batches([batch])]))
+    print(total % 2**64)
 
 
 def cpu() -> float:
@@ -205,10 +247,8 @@ def private(process: int) -> int:
     return sum(int(sizes[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
 
 
-def resume(loop: str, *source: str) -> None:
+def resume(*source: str) -> None:
     """Time how long it takes to go on in the middle of a pass."""
-    if loop != "headrace":
-        raise SystemExit("only headrace goes on from a state here")
 
     def middle(dataset: Any) -> Any:
         plan = dataset.plan
@@ -220,9 +260,39 @@ def resume(loop: str, *source: str) -> None:
     print(json.dumps(time.perf_counter() - began))
 
 
+def share(uri: str, name: str) -> None:
+    """Measure what a batch costs this process, whatever its bytes cost: they are few."""
+    from pyarrow import flight
+
+    from headrace.torch import StreamingDataset
+
+    request: Any = {"columns": ["id", "label"], "num_epochs": 20, "batch_size": BATCH}
+
+    def plain() -> int:
+        with flight.connect(uri) as client:
+            reader = client.do_get(flight.Ticket(json.dumps({"dataset": name, **request})))
+            return sum(1 for _ in iter(lambda: next(reader, None), None))
+
+    def ours(form: Any) -> int:
+        return sum(1 for _ in StreamingDataset(uri, name, format=form, **request))
+
+    ways: dict[str, Callable[[], int]] = {
+        "pyarrow": plain,
+        "arrow": lambda: ours("arrow"),
+        "torch": lambda: ours("torch"),
+    }
+    costs: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(5):
+        for way, batches in ways.items():
+            used = time.process_time()
+            count = batches()
+            costs[way].append((time.process_time() - used) / count * 1e6)
+    print(json.dumps({way: float(np.median(cost)) for way, cost in costs.items()}))
+
+
 def convert(form: str, folder: str, to: str) -> None:
     """Write what a rival needs."""
-    table = ds.dataset(folder, format="parquet").to_table()
+    table = parquet(folder).to_table()
     if form == "arrow":
         with pa.OSFile(to, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=2000)  # just under 4 MiB, as headrace would have it
@@ -243,7 +313,7 @@ def convert(form: str, folder: str, to: str) -> None:
 
 
 if __name__ == "__main__":
-    commands: dict[str, Callable[..., None]] = {"resume": resume, "convert": convert}
+    commands: dict[str, Callable[..., None]] = {"resume": resume, "share": share, "convert": convert, "truth": truth}
     if sys.argv[1] in commands:
         commands[sys.argv[1]](*sys.argv[2:])
     else:

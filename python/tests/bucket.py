@@ -1,6 +1,7 @@
-"""A bucket that speaks as much of S3 as reading takes, and answers late."""
+"""A bucket that speaks as much of S3 as reading takes, and answers late, or not yet."""
 
 import hashlib
+import itertools
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,12 +11,17 @@ from urllib.parse import urlsplit
 
 
 class Bucket:
-    """Serves the files of a folder as the bucket `data`; each answer about an object comes `late` seconds late."""
+    """Serves the files of a folder as the bucket `data`.
 
-    def __init__(self, folder: Path, late: float) -> None:
+    Each answer about an object comes `late` seconds late; after `most` of them the others wait for `more` to be set.
+    """
+
+    def __init__(self, folder: Path, late: float = 0.0, most: int = 1 << 30) -> None:
         self.objects = {path.name: path.read_bytes() for path in folder.iterdir()}
         self.tags = {key: f'"{hashlib.md5(data).hexdigest()}"' for key, data in self.objects.items()}
         self.late = late
+        self.more = threading.Event()
+        self._left = itertools.chain(range(most), itertools.repeat(None))
         bucket = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,6 +44,8 @@ class Bucket:
             self._send(call, 200, self._listing())
             return
         time.sleep(self.late)
+        if next(self._left) is None:
+            self.more.wait()
         if key not in self.objects:
             self._send(call, 404, b"<Error><Code>NoSuchKey</Code></Error>")
             return
@@ -66,6 +74,7 @@ class Bucket:
         call.wfile.write(body)
 
     def close(self) -> None:
+        self.more.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

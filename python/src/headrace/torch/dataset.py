@@ -186,7 +186,7 @@ class StreamingDataset(IterableDataset[Any]):
     def _noting(self, steps: Pass) -> Iterator[Any]:
         with closing(steps):
             for step in steps:
-                self.note(step)
+                self.note(step.behind())
                 yield step.data
 
     def note(self, step: Step) -> None:

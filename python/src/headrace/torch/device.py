@@ -25,6 +25,11 @@ class Device:
         elif pin_memory:
             _need_cuda("pin_memory")
 
+    @property
+    def idle(self) -> bool:
+        """Whether batches stay where they are."""
+        return self._device is None and not self._pin
+
     def send(self, batch: Any) -> Sent:
         """Begins to copy a batch, in any thread."""
         if self._pin:

@@ -50,7 +50,7 @@ class Loader:
             collate: makes a batch of a list of rows.
             device: where batches are to be; for CUDA they are copied ahead, out of pinned memory.
             pin_memory: leaves batches in pinned memory, for those who copy them themselves.
-            prefetch: batches that are read, transformed or copied ahead of the trainer, at most.
+            prefetch: batches that are transformed or copied ahead of the trainer, at most.
         """
         if prefetch < 1 or (transform_threads is not None and transform_threads < 1):
             raise RequestError("prefetch and transform_threads are at least 1")
@@ -89,7 +89,7 @@ class Loader:
         self._steps = steps
         stats = self._stats = Stats(threads=self.threads)
         left: float | None = None  # when the trainer got its last batch
-        with closing(_Run(self, steps, stats)) as run:
+        with closing(self._run(steps, stats)) as run:
             while True:
                 asked = time.perf_counter()
                 taken = run.take()
@@ -103,6 +103,11 @@ class Loader:
                 left = now
                 yield batch
 
+    def _run(self, steps: Pass, stats: Stats) -> "_Threads | _Straight":
+        if self._transform is None and self._collate is None and self.device.idle:
+            return _Straight(steps)
+        return _Threads(self, steps, stats)
+
     def prepare(self, batch: Any) -> Sent:
         """Makes of a batch what the trainer is to have, in any thread."""
         if self._collate is not None:
@@ -112,7 +117,23 @@ class Loader:
         return self.device.send(batch)
 
 
-class _Run:
+class _Straight:
+    """A pass whose batches need no preparing: they are read ahead as it is, and to hand them on again costs time."""
+
+    def __init__(self, steps: Pass) -> None:
+        self._steps = steps
+
+    def take(self) -> tuple[Step, Any] | None:
+        """Returns the next step and its batch, or None at the end."""
+        step = next(self._steps, None)
+        return None if step is None else (step.behind(), step.data)
+
+    def close(self) -> None:
+        """Ends the pass."""
+        self._steps.close()
+
+
+class _Threads:
     """The threads of one pass: one that reads, and some that prepare what it read."""
 
     def __init__(self, loader: Loader, steps: Pass, stats: Stats) -> None:
@@ -151,7 +172,7 @@ class _Run:
         try:
             while self._room.acquire() and not self._closed:
                 step = next(self._steps)
-                self._ready.put((step._replace(data=None), self._pool.submit(self._prepare, step.data)))
+                self._ready.put((step.behind(), self._pool.submit(self._prepare, step.data)))
         except BaseException as error:
             self._ready.put(error)
 

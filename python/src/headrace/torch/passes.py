@@ -30,6 +30,10 @@ class Step(NamedTuple):
     begin: State  # of its pass, in this worker
     cursor: str | None  # of this worker's stream
 
+    def behind(self) -> "Step":
+        """The states alone, to keep without the data."""
+        return Step(None, self.state, self.begin, self.cursor)
+
     def worker(self) -> State:
         """The state to go on from in this worker."""
         return {**self.begin, "cursor": self.cursor}
