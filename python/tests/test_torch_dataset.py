@@ -3,6 +3,7 @@
 import copy
 import itertools
 import os
+import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ from conftest import Serve
 from headrace import child, connection
 from headrace.client import Client
 from headrace.connection import Connection
-from headrace.torch import Batch, StreamingDataset, ranks
+from headrace.torch import Batch, StreamingDataset, names, ranks
 
 ROWS = 1000
 STEP = 32
@@ -472,6 +473,17 @@ def test_a_broken_off_pass_leaves_no_thread(uri: str) -> None:
 def test_mistakes_are_told_when_the_data_set_is_made(uri: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(headrace.HeadraceError, match=words):
         make(uri, **options)
+
+
+def test_names_of_other_loaders_are_answered_with_ours() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
+    before = re.findall("# before\n(.*?)# after", text, re.DOTALL)
+    used = set(re.findall(r"(\w+)=", "".join(before)))
+    assert len(before) == 3
+    assert {"remote", "shuffle_seed", "data_files", "buffer_size", "nodesplitter"} <= used
+    for name in (used - set(headrace.Options.__annotations__)) | set(names._RIVALS) | set(names._OURS):
+        with pytest.raises(headrace.RequestError, match=f"{name}.*: here it is "):
+            names.check([name])
 
 
 def test_a_data_set_that_is_not_there(uri: str) -> None:
