@@ -67,7 +67,7 @@ func torchLoops(ctx context.Context, s settings) (string, error) {
 // loops prepares what each loop reads: first ours, in a later epoch and in the first, then the others. One that cannot be
 // prepared takes no part.
 func (s settings) loops(ctx context.Context, folder string) ([]*loop, error) {
-	mapped, err := s.generate(ctx, filepath.Base(folder)+".arrow", func(part string) []string {
+	mapped, err := s.generate(ctx, filepath.Base(folder)+"-one.arrow", func(part string) []string {
 		return []string{s.script("torchloop.py"), "convert", "arrow", folder, part}
 	})
 	if err != nil {
@@ -202,6 +202,7 @@ func (s settings) pass(ctx context.Context, c *contestant, l *loop, truth string
 		return r, fmt.Errorf("other samples: their digests add up to %s, not %s (%d rows)", got, truth, r.Rows)
 	}
 	r.CPU += (after - before).Seconds()
+	fmt.Fprintf(os.Stderr, "bench: %s: %.1f s, %.1f s of CPU\n", l.title, r.Seconds, r.CPU)
 	return r, nil
 }
 

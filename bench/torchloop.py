@@ -295,7 +295,7 @@ def convert(form: str, folder: str, to: str) -> None:
     table = parquet(folder).to_table()
     if form == "arrow":
         with pa.OSFile(to, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=2000)  # just under 4 MiB, as headrace would have it
+            writer.write_table(table.combine_chunks())  # take copies all that is in several record batches
     if form == "litdata":
         from litdata import index_parquet_dataset
 
