@@ -115,6 +115,8 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"plan words --request {} --server " + s.uri, 2, "leave out words"},
 		{"plan words --batch-size many --server " + s.uri, 2, "batch_size"},
 		{"plan words --shuffle windows --server " + s.uri, 2, "shuffle"},
+		{"plan words --split 0:9000 --server " + s.uri, 2, "SEED,FROM,TO"},
+		{"plan words --split 1,2,many --server " + s.uri, 2, "split"},
 		{"frobnicate", 1, "frobnicate"},
 	} {
 		out, errOut, err := run(t, strings.Fields(c.args)...)

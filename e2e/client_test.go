@@ -1,16 +1,10 @@
 package e2e
 
 import (
-	"bufio"
-	"context"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What the headrace package promises, against a real gateway.
@@ -54,9 +48,8 @@ func TestKilledGatewaysDoNotShow(t *testing.T) {
 	if testing.Short() {
 		kills = 3
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, interpreter(t), "-c", prelude+streams+`
+	again := func() *server { return serveOn(t, strings.TrimPrefix(s.uri, "grpc://"), dir) }
+	withKills(t, s, again, streams+`
 import random
 client = headrace.connect(sys.argv[1], retry_for=120)
 options = dict(shuffle=True, seed=11, window_blocks=3, batch_size=500, num_epochs=3, row_id=True, columns=["id"])
@@ -86,27 +79,6 @@ assert again == receipts and broken.sum == whole.sum and broken.cursor == whole.
 assert 1 <= broken.stats().resumed, broken.stats()
 print("resumed", broken.stats().resumed)
 `, s.uri, strconv.Itoa(int(rand.Int32())), strconv.Itoa(kills))
-	cmd.Env = append(os.Environ(), "PYTHONPATH=../python/src")
-	errOut := &logBuffer{}
-	cmd.Stderr = errOut
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err1 != nil || err2 != nil || cmd.Start() != nil {
-		t.Fatal(err1, err2)
-	}
-	resumed := ""
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if lines.Text() != "kill" {
-			resumed = lines.Text()
-			continue
-		}
-		s.kill()
-		s = serveOn(t, strings.TrimPrefix(s.uri, "grpc://"), dir)
-		fmt.Fprintln(in, "again")
-	}
-	if err := cmd.Wait(); err != nil || resumed == "" {
-		t.Errorf("%v\n%s\nthe arguments: %q", err, errOut, cmd.Args[3:])
-	}
 }
 
 func TestB83RanksTakeEqualSteps(t *testing.T) {

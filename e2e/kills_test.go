@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -68,9 +71,8 @@ func TestRandomKills(t *testing.T) {
 	t.Logf("seed %d", seed)
 	dir := small(t)
 	s := serve(t, dir+"/data")
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, interpreter(t), "-c", prelude+killed+`
+	again := func() *server { return serve(t, dir+"/data") }
+	done := withKills(t, s, again, killed+`
 # This process never touches Arrow, so that every job can be a fork of it.
 uri, seed, kills = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 chance = random.Random(seed)
@@ -157,6 +159,17 @@ while sum(done.values()) < kills:
             assert last == "end", (last, "seed", seed)
 print(json.dumps(done))
 `, dir, s.uri, strconv.Itoa(int(seed)), strconv.Itoa(kills))
+	t.Log("killed:", done)
+}
+
+// withKills runs a script. Whenever that prints "kill", the gateway is killed, and the script reads a line: the address of
+// another one. The last other line that it prints is returned.
+func withKills(t *testing.T, s *server, again func() *server, script string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, interpreter(t), append([]string{"-c", prelude + script}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH=../python/src")
 	errOut := &logBuffer{}
 	cmd.Stderr = errOut
 	in, err1 := cmd.StdinPipe()
@@ -164,18 +177,81 @@ print(json.dumps(done))
 	if err1 != nil || err2 != nil || cmd.Start() != nil {
 		t.Fatal(err1, err2)
 	}
-	done := ""
+	last := ""
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if lines.Text() != "kill" {
-			done = lines.Text()
+			last = lines.Text()
 			continue
 		}
 		s.kill()
-		s = serve(t, dir+"/data")
+		s = again()
 		fmt.Fprintln(in, s.uri)
 	}
-	if err := cmd.Wait(); err != nil || done == "" {
-		t.Errorf("%v\n%s", err, errOut)
+	if err := cmd.Wait(); err != nil || last == "" {
+		t.Errorf("%v\n%s\nthe arguments: %q", err, errOut, args)
 	}
-	t.Log("killed:", done)
+	return last
+}
+
+// A job of eight ranks, two workers each, loses its gateway within a shuffled epoch; thirteen ranks of three workers finish
+// that on another one: the same rows in the same order, and all receipts together prove it.
+func TestEightRanksBecomeThirteen(t *testing.T) {
+	dir := few(t)
+	s := serve(t, dir)
+	receipts := filepath.Join(t.TempDir(), "receipts")
+	var next *server
+	again := func() *server {
+		next = serve(t, dir)
+		return next
+	}
+	withKills(t, s, again, `
+import dataclasses, headrace
+order = dict(shuffle=True, seed=6, window_blocks=10, groups=2, row_id=True)
+
+def together(uri, world, workers, batch, steps=None, **options):
+    """The rows of all ranks, step by step; the last cursor; an account of every stream."""
+    streams = [
+        [headrace.connect(uri).stream("thousand", rank=rank, world_size=world, num_workers=workers, worker_id=worker,
+                                      global_batch_size=batch, tail="keep", **order, **options) for rank in range(world)]
+        for worker in range(workers)
+    ]
+    rows, cursor = [], ""
+    for step in range(steps or 10**6):
+        shares = [next(stream, None) for stream in streams[step % workers]]
+        if shares[0] is None:
+            break
+        rows.append(np.concatenate([share["__row_id"].to_numpy() for share in shares]))
+        [cursor] = {stream.cursor for stream in streams[step % workers]}
+    accounts = [
+        dataclasses.asdict(stream.receipt) if stream.receipt else {"epoch": 0, "rows": stream.stats().rows, "sum": stream.sum}
+        for of_worker in streams for stream in of_worker
+    ]
+    snapshot = streams[0][0].snapshot
+    [stream.close() for of_worker in streams for stream in of_worker]
+    return rows, cursor, accounts, snapshot
+
+def positions(rows, batch, start):
+    """The row at each position: within a step, groups come one after the other."""
+    place = [p for at in range(start, 1000, batch) for p in sorted(range(at, min(at + batch, 1000)), key=lambda p: (p % 2, p))]
+    got = np.concatenate(rows)
+    return dict(zip(place[:len(got)], got.tolist(), strict=True))
+
+want = positions(together(sys.argv[1], 1, 1, 100)[0], 100, 0)
+assert sorted(want.values()) == list(range(1000))
+rows, cursor, first, snapshot = together(sys.argv[1], 8, 2, 48, steps=7)
+before = positions(rows, 48, 0)
+print("kill", flush=True)
+uri = sys.stdin.readline().strip()
+rows, end, rest, _ = together(uri, 13, 3, 39, snapshot=snapshot, start=cursor)
+after = positions(rows, 39, 7 * 48)
+assert before | after == want and len(before) + len(after) == 1000, "missing, repeated, or in another order"
+assert end.endswith(":1:0") and len(first) == 16 and len(rest) == 39
+Path(sys.argv[2]).write_text("".join(json.dumps(a) + "\n" for a in first + rest))
+print("done")
+`, s.uri, receipts)
+	request := "plan thousand --shuffle window --seed 6 --window-blocks 10 --groups 2 --global-batch-size 39 --world-size 13 --tail keep"
+	out, errOut, err := run(t, append(strings.Fields(request), "--server", next.uri, "--receipts", receipts)...)
+	if err != nil || !strings.Contains(out, "each once") {
+		t.Errorf("%v %s\n%s", err, errOut, out)
+	}
 }

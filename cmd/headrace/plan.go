@@ -146,7 +146,11 @@ func requestOf(flags *pflag.FlagSet, args []string, text string) (*wire.Request,
 	for _, f := range requestFields {
 		if flags.Changed(f.flag()) {
 			set = append(set, "--"+f.flag())
-			fields[f.name] = f.value(flags.Lookup(f.flag()).Value.String())
+			value := flags.Lookup(f.flag()).Value.String()
+			if f.name == "split" && strings.Count(value, ",") != 2 {
+				return nil, usagef("--split: SEED,FROM,TO, such as 1,0,9000 for nine tenths of the rows, not %q", value)
+			}
+			fields[f.name] = f.value(value)
 		}
 	}
 	switch {
@@ -193,7 +197,7 @@ func parsed(b []byte) (*wire.Request, error) {
 // value is a flag's value as the wire has it. What is no value there is left for the parser to refuse.
 func (f requestField) value(s string) json.RawMessage {
 	switch part := strings.Split(s, ","); {
-	case f.name == "split" && len(part) == 3:
+	case f.name == "split":
 		return fmt.Appendf(nil, `{"seed":%s,"from":%s,"to":%s}`, part[0], part[1], part[2])
 	case f.name == "shards" && strings.Contains(s, ":") && len(part) == 1, f.text:
 		return quoted(s)
