@@ -152,7 +152,7 @@ func ignoreStopped(err error) error {
 // announce prints the two lines that scripts wait for.
 func announce(out io.Writer, flight, admin string) {
 	fmt.Fprintf(out, "listening %s\nadmin %s\n", flight, admin)
-	if f, ok := out.(*os.File); ok && isTerminal(f) {
+	if watched(out) != nil {
 		fmt.Fprint(out, "\n"+snippet(flight, "DATASET", ""))
 	}
 }
@@ -170,10 +170,14 @@ func (a *app) greet(ctx context.Context, _ io.Writer) {
 	}
 }
 
-// isTerminal tells whether a person reads the output.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// watched returns the output if it is a terminal, where a person reads it, else nil.
+func watched(out io.Writer) io.Writer {
+	if f, ok := out.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return out
+		}
+	}
+	return nil
 }
 
 // snippet is a program to paste that reads a dataset with stock pyarrow.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -62,10 +61,7 @@ Exits with 1 if there are any. Columns that are not the same in all shards are p
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v := &verified{Dataset: args[0], Bad: []badShard{}}
-			if f, ok := cmd.ErrOrStderr().(*os.File); ok && isTerminal(f) {
-				v.bar = f
-			}
+			v := &verified{Dataset: args[0], Bad: []badShard{}, bar: watched(cmd.ErrOrStderr())}
 			err := t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return v.walk(ctx, c) })
 			if err != nil {
 				printDrift(cmd.ErrOrStderr(), v.Dataset, v.Drift)

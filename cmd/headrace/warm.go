@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,10 +28,7 @@ func warmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var bar io.Writer
-			if f, ok := cmd.ErrOrStderr().(*os.File); ok && isTerminal(f) {
-				bar = f
-			}
+			bar := watched(cmd.ErrOrStderr())
 			var last wire.WarmMeta
 			err = t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				last, err = c.Warm(ctx, req, func(w wire.WarmMeta) { drawWarm(bar, w) })

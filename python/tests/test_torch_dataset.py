@@ -24,13 +24,14 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import headrace
 from conftest import Serve
 from headrace import child, connection
-from headrace.client import Client
 from headrace.connection import Connection
 from headrace.torch import Batch, StreamingDataset, names, ranks
 
 ROWS = 1000
 STEP = 32
 STEPS = 32  # the last one is short
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +45,6 @@ def uri(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     server = serve(folder)
     yield server.uri
     server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process need not fork, so it asks for plans itself; those of clean.run do it as users do."""
-
-    def plan(connection: Connection, dataset: str, options: headrace.Options) -> headrace.Plan:
-        with Client(connection) as client:
-            return client.plan(dataset, **options)
-
-    monkeypatch.setattr(child, "plan", plan)
 
 
 def make(uri: str, **options: Any) -> StreamingDataset:

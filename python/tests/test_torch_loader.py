@@ -16,13 +16,12 @@ import torch
 import headrace
 from conftest import Serve
 from gateway import Data, Gateway
-from headrace import child
-from headrace.client import Client
-from headrace.connection import Connection
 from headrace.torch import Batch, Loader, Masked, Ragged, StreamingDataset
 from headrace.torch.device import each
 
 ROWS, STEP, STEPS = 400, 16, 25
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +34,6 @@ def uri(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     server = serve(folder)
     yield server.uri
     server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process need not fork, so it asks for plans itself."""
-
-    def plan(connection: Connection, dataset: str, options: headrace.Options) -> headrace.Plan:
-        with Client(connection) as client:
-            return client.plan(dataset, **options)
-
-    monkeypatch.setattr(child, "plan", plan)
 
 
 @pytest.fixture
