@@ -13,26 +13,26 @@ import (
 	"github.com/headrace/headrace/storage/cache"
 )
 
-// keptOf asks a gateway what it keeps.
-func keptOf(ctx context.Context, c *client.Client) (k gateway.Kept, err error) {
+// statsOf asks a gateway what the caller's tenant has.
+func statsOf(ctx context.Context, c *client.Client) (s gateway.Stats, err error) {
 	results, err := c.Action(ctx, "headrace.stats", nil)
 	if err != nil {
-		return k, err
+		return s, err
 	}
 	if len(results) != 1 {
-		return k, errors.New("the gateway has sent no stats")
+		return s, errors.New("the gateway has sent no stats")
 	}
-	var stats gateway.Stats
-	err = json.Unmarshal(results[0], &stats)
-	return stats.Cache, err
+	err = json.Unmarshal(results[0], &s)
+	return s, err
 }
 
 // listKept writes what a gateway keeps and how often that served, of the caller's tenant.
 func listKept(ctx context.Context, w io.Writer, c *client.Client, asJSON bool) error {
-	k, err := keptOf(ctx, c)
+	stats, err := statsOf(ctx, c)
 	if err != nil {
 		return err
 	}
+	k := stats.Cache
 	if asJSON {
 		return json.NewEncoder(w).Encode(k)
 	}
@@ -51,6 +51,7 @@ func listKept(ctx context.Context, w io.Writer, c *client.Client, asJSON bool) e
 			fmt.Fprintln(w, "the disk fails: the gateway's log says why")
 		}
 	}
+	fmt.Fprintf(w, "%s streams, of which %s wait for memory\n", count(int64(stats.Streams)), count(int64(stats.Memory.Waiting)))
 	if len(k.Served) == 0 {
 		fmt.Fprintln(w, "nothing was read yet")
 		return nil

@@ -157,7 +157,8 @@ func (p *plan) busy(c *convoy) bool {
 	return c.loads > 0 || p.retiring > 0
 }
 
-// ahead begins to decode a window that will be needed, if there is memory for it: free, or the convoy's own.
+// ahead begins to decode a window that will be needed, if there is memory for it: the convoy's own, which would lie idle, or
+// else what is free, which keeps blocks meanwhile.
 func (s *Stream) ahead(ctx context.Context, w *window) {
 	p, c := s.plan, s.convoy
 	p.mu.Lock()

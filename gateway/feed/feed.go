@@ -10,7 +10,7 @@
 // Every stream has memory of its own for its batches. For windows, streams of one plan that are near each other form a
 // convoy. The first of them brings memory for one window (of each group), which serves the member that is furthest
 // behind, the leader. Windows beyond it, those read ahead and those of members that run ahead, are decoded only if
-// memory is free at once; a member that cannot have one waits.
+// memory is free at once, or the leader's convoy has some that would lie idle; a member that cannot have one waits.
 //
 // A window is pinned only while somebody copies out of it or waits for it, and who waits pins no other. Between the
 // batches of a stream, while its client may take all the time it likes, its windows can be taken away: by the leader
