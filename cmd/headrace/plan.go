@@ -283,7 +283,7 @@ func (e explained) printForecast(line func(name, format string, args ...any)) {
 		line("streams", "need %s of the %s that there is: they wait for each other", size(f.Reserved), size(f.Limit))
 	}
 	line("kept", "%s of %s for streams, by policy %s", size(min(f.Room, f.Hot)), size(f.Limit), f.Policy)
-	line("hits", "%.1f %% from the second epoch on: %s fetched an epoch, %s in the first", 100*f.Hits, size(f.Fetched), size(f.Hot))
+	line("hits", "%.1f %% in later epochs, of which each fetches %s; the first one fetches %s", 100*f.Hits, size(f.Fetched), size(f.Hot))
 }
 
 // ranks names a run of ranks.
