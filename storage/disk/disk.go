@@ -17,6 +17,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,10 +116,24 @@ type Tier struct {
 	index   *index
 	pending map[id]struct{} // in the queue, or being written
 	counts  Counts
-	failed  string
-	rest    time.Time // when to try again
+	trouble [2]trouble // by work
 
 	hits, misses atomic.Int64
+	unread       atomic.Bool // there is trouble with reading
+}
+
+// work is what the disk is for.
+type work int
+
+const (
+	reading work = iota
+	writing
+)
+
+// trouble is what the disk failed with last, until it works again.
+type trouble struct {
+	text string
+	rest time.Time // when to try again
 }
 
 var _ cache.Below = (*Tier)(nil)
@@ -154,7 +169,7 @@ func Open(ctx context.Context, o Options) (*Tier, error) {
 	}
 	t.leave()
 	close(t.found)
-	t.fail(err)
+	t.fail(writing, err)
 	return t, nil
 }
 
@@ -229,12 +244,13 @@ func (t *Tier) Close() {
 	t.leave()
 }
 
-// fail notes that the disk cannot be used, and for how long not to try.
-func (t *Tier) fail(err error) {
+// fail notes that the disk cannot be used for something, and for how long not to try.
+func (t *Tier) fail(w work, err error) {
 	t.mu.Lock()
-	first := t.failed == ""
+	first := !t.failing()
 	t.counts.Errors++
-	t.failed, t.rest = err.Error(), time.Now().Add(t.pause)
+	t.trouble[w] = trouble{err.Error(), time.Now().Add(t.pause)}
+	t.unread.Store(t.trouble[reading].text != "")
 	t.mu.Unlock()
 	if first {
 		t.options.Events.Failed(err)
@@ -242,15 +258,20 @@ func (t *Tier) fail(err error) {
 }
 
 // succeed notes that it can.
-func (t *Tier) succeed() {
+func (t *Tier) succeed(w work) {
 	t.mu.Lock()
-	again := t.failed != ""
-	t.failed = ""
+	before := t.failing()
+	t.trouble[w] = trouble{}
+	t.unread.Store(t.trouble[reading].text != "")
+	again := before && !t.failing()
 	t.mu.Unlock()
 	if again {
 		t.options.Events.Works()
 	}
 }
+
+// failing tells whether there is trouble. The lock is held.
+func (t *Tier) failing() bool { return t.trouble != [2]trouble{} }
 
 // count changes the counts.
 func (t *Tier) count(change func(*Counts)) {
@@ -265,7 +286,7 @@ func (t *Tier) Stats() Stats {
 	defer t.mu.Unlock()
 	s := Stats{
 		Dir: t.options.Dir, Limit: t.options.Limit, Bytes: t.index.bytes, Blocks: t.index.count, Waiting: len(t.pending),
-		Counts: t.counts, Failed: t.failed,
+		Counts: t.counts, Failed: cmp.Or(t.trouble[writing].text, t.trouble[reading].text),
 	}
 	s.Hits, s.Misses = t.hits.Load(), t.misses.Load()
 	return s
@@ -318,7 +339,7 @@ func (t *Tier) discard(e *entry) {
 func (t *Tier) delete(entries ...*entry) {
 	for _, e := range entries {
 		if _, err := t.remove(e.id.file()); err != nil {
-			t.fail(err)
+			t.fail(writing, err)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestAFullDisk(t *testing.T) {
 	// While it has failed just now, blocks are left out and nothing is tried.
 	w.enter(t, plenty, 1)
 	p = w.cache.Open("p", true)
-	w.tier.fail(errors.New("of the test"))
+	w.tier.fail(writing, errors.New("of the test"))
 	w.fill(t, 30, 40, onlyA, p)
 	if s := w.tier.Stats(); s.Dropped != 10 || s.Errors != 1 || s.Blocks != 20 {
 		t.Errorf("%+v", s)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -33,9 +34,16 @@ func (t *Tier) Get(ctx context.Context, r cache.Request) []*frame.Lease {
 		t.misses.Add(1)
 		return nil
 	}
-	frames, err := t.read(e, r)
+	var frames []*frame.Lease
+	err := protect(func() (err error) {
+		frames, err = t.read(e, r)
+		return err
+	})
 	if err == nil {
 		t.hits.Add(1)
+		if t.unread.Load() {
+			t.succeed(reading)
+		}
 		return frames
 	}
 	t.misses.Add(1)
@@ -51,11 +59,24 @@ func (t *Tier) reject(e *entry, err error) {
 		return
 	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or deleted by somebody
 	case errors.As(err, &system):
-		t.fail(err)
+		t.fail(reading, err)
+		if !errors.Is(err, syscall.EIO) { // there may be too many files open, or no permission now
+			return
+		}
 	default:
 		t.damaged(e.id.file(), err)
 	}
 	t.discard(e)
+}
+
+// protect makes damage of a panic, which a file that nobody foresaw may cause.
+func protect(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = damagedf("it cannot be read: %v", p)
+		}
+	}()
+	return do()
 }
 
 func (t *Tier) damaged(file string, err error) {
@@ -83,8 +104,9 @@ func (t *Tier) read(e *entry, r cache.Request) (frames []*frame.Lease, err error
 	if h.key != r.Block || h.version != t.options.Version || !ok {
 		return nil, damagedf("it holds another block")
 	}
+	whole := false
 	defer func() {
-		if err != nil {
+		if !whole { // by an error, or by a library's panic
 			for _, l := range frames {
 				l.Release()
 			}
@@ -106,6 +128,7 @@ func (t *Tier) read(e *entry, r cache.Request) (frames []*frame.Lease, err error
 		}
 		frames = append(frames, l)
 	}
+	whole = true
 	return frames, nil
 }
 

@@ -24,7 +24,7 @@ func (t *Tier) scan() {
 	defer close(t.found)
 	entries, err := fs.ReadDir(t.root.FS(), ".")
 	if err != nil {
-		t.fail(err)
+		t.fail(reading, err)
 		return
 	}
 	const readers = 16 // most of the time is the disk's
@@ -57,7 +57,7 @@ func (t *Tier) examine(d fs.DirEntry) (r remains, ok bool) {
 	name := d.Name()
 	if _, begun := idIn(name, suffix+temporary); begun {
 		if _, err := t.remove(name); err != nil {
-			t.fail(err)
+			t.fail(writing, err)
 		}
 		return r, false
 	}
@@ -86,7 +86,7 @@ func (t *Tier) examine(d fs.DirEntry) (r remains, ok bool) {
 		t.damaged(name, err)
 	}
 	if _, err := t.remove(name); err != nil {
-		t.fail(err)
+		t.fail(writing, err)
 	}
 	return r, false
 }

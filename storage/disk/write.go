@@ -66,7 +66,12 @@ func (t *Tier) keep(j job) {
 		return
 	}
 	defer lease.Release()
-	head, l, err := t.compose(j, lease.Frames())
+	var head []byte
+	var l *layout
+	err := protect(func() (err error) {
+		head, l, err = t.compose(j, lease.Frames())
+		return err
+	})
 	if err != nil { // a kind of frame that is not kept
 		t.count(func(c *Counts) { c.Refused++ })
 		return
@@ -78,7 +83,7 @@ func (t *Tier) keep(j job) {
 func (t *Tier) resting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.failed != "" && time.Now().Before(t.rest)
+	return time.Now().Before(t.trouble[writing].rest)
 }
 
 // compose puts a block's file together.
@@ -131,7 +136,7 @@ func (t *Tier) place(j job, head []byte, l *layout) {
 		if errors.Is(err, errTaken) {
 			t.count(func(c *Counts) { c.Refused++ })
 		} else {
-			t.fail(err)
+			t.fail(writing, err)
 		}
 		return
 	}
@@ -143,7 +148,7 @@ func (t *Tier) place(j job, head []byte, l *layout) {
 	t.counts.Bytes += bytes
 	t.mu.Unlock()
 	t.delete(needless...)
-	t.succeed()
+	t.succeed(writing)
 }
 
 // errTaken means that somebody else's file has the name of one of ours.
