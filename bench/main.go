@@ -39,6 +39,7 @@ var benches = map[string]func(context.Context, settings) (string, error){
 	"order":    order,
 	"parquet":  parquet,
 	"plan":     planning,
+	"shards":   shards,
 	"start":    begin,
 	"stores":   stores,
 	"torch":    torchLoops,
