@@ -72,11 +72,12 @@ type index struct {
 	blocks map[cache.Key][]*entry // with different columns; seldom more than one
 	groups map[string]*group
 	sets   map[string]*cache.Columns // so that equal sets are one
+	names  map[string]string         // so that equal names of objects are
 	count  int
 }
 
 func newIndex(limit int64) *index {
-	return &index{limit: limit, blocks: map[cache.Key][]*entry{}, groups: map[string]*group{}, sets: map[string]*cache.Columns{}}
+	return &index{limit: limit, blocks: map[cache.Key][]*entry{}, groups: map[string]*group{}, sets: map[string]*cache.Columns{}, names: map[string]string{}}
 }
 
 // set finds the columns with such names.
@@ -86,6 +87,18 @@ func (x *index) set(names []string) *cache.Columns {
 		x.sets[id] = cache.NamedColumns(names)
 	}
 	return x.sets[id]
+}
+
+// name finds the name of an object that equals another: blocks of one object share it.
+func (x *index) name(object string) string {
+	if len(x.names) > 1000+x.count {
+		clear(x.names) // most are of objects that have gone
+	}
+	if name, ok := x.names[object]; ok {
+		return name
+	}
+	x.names[object] = object
+	return object
 }
 
 // find returns an entry with a block and its columns, of several the smallest.
@@ -151,6 +164,7 @@ func (x *index) add(e *entry, g *group) (needless []*entry) {
 	for _, o := range needless {
 		x.remove(o)
 	}
+	e.key.Object = x.name(e.key.Object)
 	x.blocks[e.key] = append(x.blocks[e.key], e)
 	x.join(e, g)
 	x.count++

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -71,6 +72,29 @@ func TestAPlanComesBack(t *testing.T) {
 	}
 	w.cache.ClosePlan(p)
 	w.leave(t)
+}
+
+// A terabyte of blocks is a quarter of a million entries: they may take no more than some tens of MB.
+func TestEntriesAreSmall(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const entries = 50_000
+	before := heap()
+	x := newIndex(plenty)
+	g := x.of("plan")
+	for i := range entries {
+		object := fmt.Sprintf("%0200d", i/100)
+		x.promise(1)
+		x.add(&entry{key: cache.Key{Object: object, Segment: i % 100}, columns: x.set([]string{"a", "b"}), bytes: 1}, g)
+	}
+	if each := (heap() - before) / entries; each > 280 {
+		t.Errorf("%d bytes for each entry", each)
+	}
+	runtime.KeepAlive(x)
 }
 
 // The books of the index hold under any use.

@@ -96,6 +96,21 @@ func TestEveryLayoutComesBack(t *testing.T) {
 		t.Errorf("%d loads, %+v, %v", w.loads.Load(), s, w.events)
 	}
 	path := filepath.Join(w.dir, folder, files(t, w.dir)[0])
+	content, err := os.ReadFile(path)
+	must(t, err)
+	h, err := readHeader(bytes.NewReader(content), int64(len(content)))
+	must(t, err)
+	for _, f := range h.frames {
+		for _, nodes := range f.columns {
+			for _, n := range nodes {
+				for _, b := range n.buffers {
+					if (h.size+b.off)%align != 0 {
+						t.Errorf("a buffer at %d", h.size+b.off)
+					}
+				}
+			}
+		}
+	}
 	w.cache.ClosePlan(p)
 	w.leave(t)
 
