@@ -57,3 +57,23 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 		}
 	}
 }
+
+// A full shuffle holds everything: one of more than half the memory is refused, with the numbers and what fits instead.
+func TestFullShufflesThatDoNotFit(t *testing.T) {
+	const blocks, bytes = 27, 100 << 20
+	for memory, fits := range map[int64]bool{1 << 30: true, 2 * bytes: true, 2*bytes - 2: false, 64 << 20: false} {
+		s := &Server{Options: Options{Ledger: budget.New(budget.Options{Limit: memory})}}
+		err := s.affordable(sampler.Plan{Shuffle: sampler.ShuffleFull, Groups: 1}, blocks, bytes)
+		if (err == nil) != fits {
+			t.Errorf("%d bytes of memory: %v", memory, err)
+		}
+		if err == nil {
+			continue
+		}
+		for _, want := range []string{fmt.Sprint(int64(bytes)), fmt.Sprint(memory / 2), "use window"} {
+			if !errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d bytes of memory: %v, want %s in it", memory, err, want)
+			}
+		}
+	}
+}
