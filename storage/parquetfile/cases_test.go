@@ -3,6 +3,7 @@ package parquetfile
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -73,6 +74,13 @@ func TestB17_UnknownLogicalType(t *testing.T) {
 	got := w.readFile(t, is, after, schema.All(after.Schema), 0)
 	for i := range want {
 		if array.Equal(want[i], got[i]) {
+			alone, err := schema.Project(after.Schema, [][]string{{after.Schema.Field(i).Name}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := w.readFile(t, is, after, alone, 0); !array.Equal(want[i], a[0]) {
+				t.Errorf("%s alone differs", after.Schema.Field(i).Name)
+			}
 			continue
 		}
 		// Only the type may differ, where nothing else says that these are strings.
@@ -185,6 +193,68 @@ func readDamaged(t *testing.T, obj *bucket.Object, sh *snapshot.Shard, p *schema
 	}
 	return err
 }
+
+// TestReadersAreCounted tells which columns go to arrow-go: lists of lists, no others.
+func TestReadersAreCounted(t *testing.T) {
+	obj := store(t, folder(t), "checksums_v1.parquet")
+	sh := describe(t, obj)
+	counted := map[string]int{}
+	w := newWorld(t, 1<<30)
+	o := Options{Columns: func(_ context.Context, reader string, n int) { counted[reader] += n }}
+	if _, err := w.scan(t, o, obj, sh, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if counted["own"] != 3 || counted["arrow-go"] != 1 || len(counted) != 2 {
+		t.Errorf("%v", counted)
+	}
+}
+
+// TestPageSizesThatLie makes the first page of a chunk say that it is longer than the chunk, or decompresses to more than any may.
+func TestPageSizesThatLie(t *testing.T) {
+	good, err := os.ReadFile(filepath.Join(folder(t), "long.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj := put(t, good)
+	sh := describe(t, obj)
+	at := chunkOf(t, obj, sh, 2).start // of lists
+	p, err := readPage(bytes.NewReader(good), at, int64(len(good)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, size := zigzag(p.raw), zigzag(p.size)
+	for name, c := range map[string]struct {
+		was, is []byte
+		err     error
+		want    string
+	}{
+		"stored":       {size, zigzag(1<<(7*len(size)-1) - 1), snapshot.ErrCorrupt, "compressed_page_size"},
+		"decompressed": {raw, zigzag(1<<(7*len(raw)-1) - 1), snapshot.ErrCorrupt, "decompresses to"},
+	} {
+		bad := bytes.Clone(good)
+		header := bad[at : at+p.header]
+		i := bytes.LastIndex(header, c.was)
+		if name == "decompressed" {
+			i = bytes.Index(header, c.was)
+		}
+		if i < 0 || len(c.is) != len(c.was) {
+			t.Fatalf("%s: the header is not as the test expects it", name)
+		}
+		copy(header[i:], c.is)
+		for _, arrowGo := range []bool{false, true} {
+			w := newWorld(t, 1<<30)
+			obj := put(t, bad)
+			_, err := w.scan(t, Options{arrowGo: arrowGo}, obj, describe(t, obj), 0, 0)
+			if name == "decompressed" && arrowGo && errors.Is(err, c.err) {
+				continue // in its own words
+			}
+			refuses(t, err, c.err, "row group 0", `column "v`, c.want)
+		}
+	}
+}
+
+// zigzag is a number as page headers have it.
+func zigzag(n int64) []byte { return binary.AppendVarint(nil, n) }
 
 // TestPageLimit refuses pages that are larger than the setting, and names it.
 func TestPageLimit(t *testing.T) {

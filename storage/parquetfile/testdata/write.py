@@ -274,7 +274,8 @@ def others(folder):
     save(folder, "dictionary_lists", pa.table({"cats": cats.cast(pa.list_(pa.dictionary(pa.int32(), pa.string())))}))
     # B13: a dictionary of one value has indices of no bits.
     for page in ("1.0", "2.0"):
-        save(folder, f"constant_v{page[0]}", pa.table({"s": ["x"] * 5000, "i": [7] * 5000, "n": pa.array([None, "x"] * 2500)}), data_page_version=page)
+        for codec in ("snappy", "none"):
+            save(folder, f"constant_v{page[0]}_{codec}", pa.table({"s": ["x"] * 5000, "i": [7] * 5000, "n": pa.array([None, "x"] * 2500)}), data_page_version=page, compression=codec)
     # B12: pages of nothing but nulls between pages of a dictionary's indices.
     holes = pa.array([None if 1000 <= i < 3000 else f"c{i % 9}" for i in range(5000)])
     for page in ("1.0", "2.0"):
