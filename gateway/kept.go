@@ -16,12 +16,9 @@ type Kept struct {
 	Disk   *Disk   `json:"disk,omitempty"`
 }
 
-// Disk is what a gateway keeps on disk of all tenants'.
+// Disk is where blocks are kept beside memory, all tenants' together: what they take there, the metrics tell.
 type Disk struct {
-	Limit   int64 `json:"limit"`
-	Bytes   int64 `json:"bytes"`
-	Blocks  int   `json:"blocks"`
-	Waiting int   `json:"waiting"` // blocks that are to be written
+	Limit   int64 `json:"limit"`   // bytes
 	Failing bool  `json:"failing"` // the log says why
 }
 
@@ -67,7 +64,7 @@ func (s *Server) kept(tenant string) Kept {
 	}
 	if s.Disk != nil {
 		d := s.Disk.Stats()
-		k.Disk = &Disk{Limit: d.Limit, Bytes: d.Bytes, Blocks: d.Blocks, Waiting: d.Waiting, Failing: d.Failed != ""}
+		k.Disk = &Disk{Limit: d.Limit, Failing: d.Failed != ""}
 	}
 	return k
 }

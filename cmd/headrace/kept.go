@@ -46,7 +46,7 @@ func listKept(ctx context.Context, w io.Writer, c *client.Client, asJSON bool) e
 	}
 	fmt.Fprintf(w, "policy %s, %s of %s kept%s, %s blocks, %s in use\n", policy, size(k.Bytes), size(k.Limit), share, count(int64(k.Blocks)), count(int64(k.Leased)))
 	if d := k.Disk; d != nil {
-		fmt.Fprintf(w, "disk %s of %s, %s blocks, %s to be written\n", size(d.Bytes), size(d.Limit), count(int64(d.Blocks)), count(int64(d.Waiting)))
+		fmt.Fprintf(w, "disk for %s of all tenants' blocks\n", size(d.Limit))
 		if d.Failing {
 			fmt.Fprintln(w, "the disk fails: the gateway's log says why")
 		}
