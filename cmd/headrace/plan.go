@@ -277,7 +277,7 @@ func (e explained) printOrder(line func(name, format string, args ...any), req *
 // printForecast shows what epochs after the first will find in memory.
 func (e explained) printForecast(line func(name, format string, args ...any)) {
 	f := e.Forecast
-	all := memoryFor(f.Hot + f.Reserved)
+	all := memoryFor(f.Enough)
 	line("hot data", "%s; with %s of memory, %.1f times that, all of it stays", size(f.Hot), size(all), float64(all)/float64(max(f.Hot, 1)))
 	if f.Reserved > f.Limit {
 		line("streams", "need %s of the %s that there is: they wait for each other", size(f.Reserved), size(f.Limit))

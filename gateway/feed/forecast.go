@@ -13,6 +13,7 @@ type Forecast struct {
 	Hot      int64   // that an epoch reads
 	Limit    int64   // that streams may use
 	Reserved int64   // what the streams take of it; if it is more, they wait for each other
+	Enough   int64   // what Limit would have to be for all that is hot to stay
 	Room     int64   // what is left to keep blocks in
 	Policy   string  // by which they are kept
 	Hits     float64 // the part of an epoch's bytes that is there, once some epochs were read
@@ -46,6 +47,8 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 			leading+own, most, budget.ErrTooLarge)
 	}
 	out.Reserved = leading + streams*own
+	// Decoders borrow what they work with, so the last blocks would make others go, and those again others.
+	out.Enough = out.Hot + out.Reserved + int64(f.store.Parallel(w.Snapshot))*p.scratch(p.need())
 	out.Room = p.room(out, first)
 	c.Give(out.Room)
 	var read, hits int64

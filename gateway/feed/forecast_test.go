@@ -39,6 +39,9 @@ func TestForecast(t *testing.T) {
 		one := all.Reserved - 3<<20 // each stream takes a MiB
 		tooLarge(shuffle, one-1)
 		tooLarge(shuffle, 1)
+		if f := foresee(shuffle, cache.Pinned, all.Enough); f.Hits != 1 || f.Enough != all.Enough || f.Enough < f.Hot+f.Reserved {
+			t.Errorf("%v: %+v, though that is enough", shuffle, f)
+		}
 		if f := foresee(shuffle, cache.Pinned, one); f.Reserved != all.Reserved || f.Hits > 0 && shuffle != sampler.ShuffleFull {
 			t.Errorf("%v: %+v, though but one stream fits", shuffle, f)
 		}

@@ -18,6 +18,7 @@ type ForecastMeta struct {
 	Hot      int64   `json:"hot"`      // that an epoch reads
 	Limit    int64   `json:"limit"`    // that streams may use
 	Reserved int64   `json:"reserved"` // what the streams of the request take of it; if it is more, they wait for each other
+	Enough   int64   `json:"enough"`   // what limit would have to be for all that is hot to stay
 	Room     int64   `json:"room"`     // what is left to keep blocks in
 	Policy   string  `json:"policy"`   // by which they are kept
 	Hits     float64 `json:"hits"`     // the part of an epoch's bytes that is there, once some epochs were read
