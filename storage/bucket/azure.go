@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -53,6 +54,9 @@ func azureClient(a *address, env func(string) string, options *container.ClientO
 		at = "https://" + account + ".blob.core.windows.net"
 	}
 	at += "/" + a.name
+	if account == "" {
+		account = accountIn(a.query.Get("endpoint"))
+	}
 	key, signature := env("AZURE_STORAGE_KEY"), env("AZURE_STORAGE_SAS_TOKEN")
 	switch {
 	case a.is("anonymous"):
@@ -71,6 +75,20 @@ func azureClient(a *address, env func(string) string, options *container.ClientO
 		return nil, err
 	}
 	return container.NewClient(at, who, options)
+}
+
+// accountIn is the account that an endpoint names: with its host, as Azure's own
+// do, or with its path; "" for none.
+func accountIn(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	if name, rest, ok := strings.Cut(u.Host, "."); ok && strings.HasPrefix(rest, "blob.") {
+		return name
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	return name
 }
 
 func (s *azureStore) list(ctx context.Context, prefix, page string) ([]entry, string, error) {
@@ -171,7 +189,8 @@ func azureFault(err error) error {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) || response.RawResponse == nil {
 		var refused *azidentity.AuthenticationFailedError
-		if errors.As(err, &refused) || strings.Contains(err.Error(), "DefaultAzureCredential") {
+		said := func(text string) bool { return strings.Contains(err.Error(), text) }
+		if errors.As(err, &refused) || said("DefaultAzureCredential") || said("non-TLS protected") {
 			return &fault{final: true, cause: err, text: "no credentials: set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, " +
 				"log in with az login, or add ?anonymous=true for a public container: " + firstLine(err.Error())}
 		}

@@ -81,6 +81,9 @@ func (s *googleStore) list(ctx context.Context, prefix, page string) ([]entry, s
 		NextPageToken string         `json:"nextPageToken"`
 	}
 	if err := s.json(ctx, s.place("", q), "storage.objects.list", &out); err != nil {
+		if f := (*fault)(nil); errors.As(err, &f) && f.what == absent {
+			return nil, "", &fault{status: f.status, code: f.code, text: noBucket, final: true}
+		}
 		return nil, "", err
 	}
 	all := make([]entry, len(out.Items))
@@ -196,10 +199,12 @@ func (s *googleStore) do(ctx context.Context, method, at string, data []byte, he
 	return nil, s.fault(resp, code, said.Error.Message, action)
 }
 
+const noBucket = "there is no such bucket: look at its name"
+
 func (s *googleStore) fault(resp *http.Response, code, text, action string) *fault {
 	none := "notFound"
 	if strings.Contains(text, "bucket does not exist") {
-		none, text = "", "there is no such bucket: look at its name"
+		none, text = "", noBucket
 	}
 	if resp.StatusCode != http.StatusNotFound {
 		none = ""

@@ -100,6 +100,24 @@ func TestAzureNeedsAnAccount(t *testing.T) {
 	if _, err := c.Open("azblob://data"); err == nil || !strings.Contains(err.Error(), "AZURE_STORAGE_KEY") || strings.Contains(err.Error(), "not base64") {
 		t.Errorf("%v: does not name the variable, or gives it away", err)
 	}
+	for endpoint, want := range map[string]string{
+		"http://127.0.0.1:10000/devstoreaccount1": "devstoreaccount1", "https://plant7.blob.core.windows.net": "plant7", "https://azure.example.com": "", "": "",
+	} {
+		if got := accountIn(endpoint); got != want {
+			t.Errorf("the account of %s is %q, want %q", endpoint, got, want)
+		}
+	}
+	// No identity is shown to a server that anybody could be.
+	open := NewClients(Options{Tries: 2, Backoff: time.Millisecond, Env: func(string) string { return "" }})
+	defer open.Close()
+	b, err := open.Open("azblob://data?endpoint=http://127.0.0.1:1/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.List(t.Context(), "", func(Attrs) error { return nil })
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "AZURE_STORAGE_KEY") || strings.Contains(err.Error(), "2 times") {
+		t.Errorf("%v: does not say what to do, or was tried again", err)
+	}
 }
 
 func TestPinsComeBack(t *testing.T) {

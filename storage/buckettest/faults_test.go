@@ -227,6 +227,17 @@ func TestAWrongRegionIsToldTheRightOne(t *testing.T) {
 	}
 }
 
+func TestBucketsThatAreNotThereAreCalledSo(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *Store{"bucket": S3, "such bucket": GCS, "container": Azure} {
+		s := start(t)
+		c := quick(t, s)
+		err := open(t, c, strings.Replace(s.URL("p"), "://data", "://other", 1)).List(t.Context(), "", func(bucket.Attrs) error { return nil })
+		if !errors.Is(err, bucket.ErrUnreachable) || !strings.Contains(err.Error(), "there is no such ") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v: does not say that there is no %s", err, name)
+		}
+	}
+}
+
 func TestRefusedListingsSayWhatIsNeeded(t *testing.T) {
 	w := trouble(t)
 	w.faults.Answer(func(rw http.ResponseWriter, _ *http.Request, _ http.Handler) { Deny(rw, 403, "AccessDenied") })
