@@ -49,6 +49,12 @@ func (l *loader) check() {
 	if c.Limits.PageBytes < 1<<20 || c.Limits.PageBytes > 1<<31-1 {
 		l.problem("limits.page_bytes", "must be at least 1MiB, which pages usually have, and less than 2GiB, which no page can have")
 	}
+	if d := c.Cache.Decoders; d.Max > 0 && d.Max < d.Min {
+		l.problem("cache.decoders.max", "%d are fewer than min, %d", d.Max, d.Min)
+	}
+	if c.Cache.Decoders.GrowAt == 0 {
+		l.problem("cache.decoders.grow_at", "must be at least 1")
+	}
 	if u, err := url.Parse(c.Telemetry.OTLP); c.Telemetry.OTLP != "" &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		l.problem("telemetry.otlp", "must be a URL such as http://127.0.0.1:4317")

@@ -74,10 +74,18 @@ type Snapshots struct {
 	Keep time.Duration // unused for that long, they are deleted
 }
 
-// Cache says what is kept.
+// Cache says what is kept, and how many blocks are decoded at a time.
 type Cache struct {
 	Policy    string
 	DiskLimit int64 // bytes of blocks in the cache directory; 0: none
+	Decoders  Decoders
+}
+
+// Decoders bounds them; 0 stands for what suits the processors.
+type Decoders struct {
+	Min, Max    int
+	GrowAt      int     // blocks that wait
+	ShrinkBelow float64 // part of the processors that is in use
 }
 
 // Tenant is what one tenant may have.

@@ -62,7 +62,7 @@ func TestSample(t *testing.T) {
 		},
 		Refresh:   30 * time.Second,
 		Snapshots: Snapshots{Dir: "/var/cache/headrace", URL: "s3://data/headrace", Keep: 2160 * time.Hour},
-		Cache:     Cache{Policy: "auto", DiskLimit: 500 << 30},
+		Cache:     Cache{Policy: "auto", DiskLimit: 500 << 30, Decoders: Decoders{GrowAt: 128, ShrinkBelow: .3}},
 		Tenants:   []Tenant{{Name: "vision", Memory: .5}},
 		Limits:    Limits{StallTimeout: time.Minute, DrainTimeout: time.Minute, AdmissionTimeout: 90 * time.Second, PageBytes: 256 << 20},
 		Telemetry: Telemetry{Log: "info"},
@@ -137,7 +137,7 @@ datasets:
   - {name: a, url: /a, schema: strict, partitioning: "", arrays: [], dim: ""}
 snapshots: ""
 snapshots_keep: 90h
-cache: {policy: auto, disk: {dir: "", limit: 0}, decoders: {min: 1, max: 0, grow_at: 128, shrink_below: 0.3}}
+cache: {policy: auto, disk: {dir: "", limit: 0}}
 tenants: {}
 limits: {drain_timeout: 60s, admission_timeout: 90s, page_bytes: 256MiB}
 `)
@@ -341,6 +341,10 @@ func TestContradictions(t *testing.T) {
 		"cache: {disk: {limit: 1GiB}}":                       "headrace.yaml:2: cache.disk.limit: needs cache.disk.dir",
 		"cache: {disk: {dir: /var/cache, limit: 100}}":       "headrace.yaml:2: cache.disk.limit: 100 bytes are too little; at least 16MiB",
 		"memory: 127MiB":                                     "headrace.yaml:2: memory: 133169152 bytes are too little",
+		"cache: {decoders: {min: 3, max: 2}}":                "cache.decoders.max: 2 are fewer than min, 3",
+		"cache: {decoders: {grow_at: 0}}":                    "cache.decoders.grow_at: must be at least 1",
+		"cache: {decoders: {min: -1}}":                       `cache.decoders.min: "-1" is not a whole number`,
+		"cache: {decoders: {shrink_below: 2}}":               "cache.decoders.shrink_below: \"2\" is not a share",
 		"refresh: 0s":                                        "headrace.yaml:2: refresh: must be more",
 		"limits: {admission_timeout: 0s}":                    "limits.admission_timeout: must be more",
 		"datasets: [{name: a, url: /a}, {name: a, url: /b}]": `datasets[1].name: "a" is taken by datasets[0]`,

@@ -162,10 +162,22 @@ var keys = []key{
 		name: "cache.disk.limit", kind: aSize, standard: "0", about: "The most bytes of decoded blocks in that folder, at least 16MiB. Blocks of stores and of Parquet files are written there, and served from there after a restart, or when memory has no room for them. 0: none. One gateway at a time may use the folder then.",
 		at: func(c *Config) any { return &c.Cache.DiskLimit },
 	},
-	{name: "cache.decoders.min", kind: aNumber, standard: "1", about: "The fewest decoders at work."},
-	{name: "cache.decoders.max", kind: aNumber, standard: "0", about: "The most decoders at work."},
-	{name: "cache.decoders.grow_at", kind: aNumber, standard: "128", about: "The queue at which decoders are added."},
-	{name: "cache.decoders.shrink_below", kind: aNumber, standard: "0.3", about: "The load below which decoders are taken away."},
+	{
+		name: "cache.decoders.min", kind: aCount, standard: "0", about: "The fewest blocks that are decoded at a time, and how many are at first. 0: as many as there are processors in the container's quota. Blocks that wait for a store do not count.",
+		at: func(c *Config) any { return &c.Cache.Decoders.Min },
+	},
+	{
+		name: "cache.decoders.max", kind: aCount, standard: "0", about: "The most blocks that are decoded at a time. 0: four times as many as there are processors, for decoders that wait for disks.",
+		at: func(c *Config) any { return &c.Cache.Decoders.Max },
+	},
+	{
+		name: "cache.decoders.grow_at", kind: aCount, standard: "128", about: "How many blocks that wait for a decoder bring another one, while processors are idle. At least 1.",
+		at: func(c *Config) any { return &c.Cache.Decoders.GrowAt },
+	},
+	{
+		name: "cache.decoders.shrink_below", kind: aShare, standard: "0.3", about: "A decoder goes when less than this part of the processors is in use, and fewer blocks wait.",
+		at: func(c *Config) any { return &c.Cache.Decoders.ShrinkBelow },
+	},
 	{
 		name: "tenants", kind: aTable, standard: "{}",
 		about: "What single tenants may have, by the name that their tokens bear: `{vision: {memory: 0.5}}`. In mode `none` everybody is `local`.",
@@ -259,6 +271,8 @@ func (k key) store(c *Config, value any) {
 		*p = value.(string)
 	case *bool:
 		*p = value.(bool)
+	case *int:
+		*p = value.(int)
 	case *int64:
 		*p = value.(int64)
 	case *float64:

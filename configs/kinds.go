@@ -22,7 +22,8 @@ const (
 	aSize     kind = "size"     // bytes, int64
 	aDuration kind = "duration" // time.Duration
 	aNumber   kind = "number"   // float64
-	aShare    kind = "share"    // float64, more than 0 and at most 1
+	aCount    kind = "whole number"
+	aShare    kind = "share" // float64, more than 0 and at most 1
 	anAddress kind = "address"
 	aPath     kind = "path"
 	aLocation kind = "path or URL"
@@ -42,6 +43,8 @@ func (k kind) parse(folder, text string) (any, error) {
 		return parseDuration(text)
 	case aNumber:
 		return strconv.ParseFloat(text, 64)
+	case aCount:
+		return parseCount(text)
 	case aShare:
 		return parseShare(text)
 	case anAddress:
@@ -83,6 +86,17 @@ func ParseSize(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is too large", text)
 	}
 	return int64(n), nil
+}
+
+// maxCount is more than there is of anything that is counted here.
+const maxCount = 1 << 20
+
+func parseCount(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n > maxCount {
+		return 0, fmt.Errorf("%q is not a whole number from 0 to %d", text, maxCount)
+	}
+	return int(n), nil
 }
 
 // parseShare reads a part of something. Percents and sizes are refused: the whole is not known before the gateway runs.

@@ -96,14 +96,15 @@ func (s *Server) explain(ctx context.Context, body []byte) ([]byte, error) {
 // Stats is the answer of headrace.stats: all of it is the caller's tenant's. What others do shows in the metrics, to whoever
 // runs the gateway.
 type Stats struct {
-	Streams int     `json:"streams"`
-	Memory  Holding `json:"memory"`
-	Cache   Kept    `json:"cache"`
+	Streams  int      `json:"streams"`
+	Memory   Holding  `json:"memory"`
+	Cache    Kept     `json:"cache"`
+	Decoders Decoding `json:"decoders"`
 }
 
 func (s *Server) stats(ctx context.Context) ([]byte, error) {
 	tenant := principal(ctx).Tenant
-	return json.Marshal(Stats{Streams: s.flights.count(tenant), Memory: s.holding(tenant), Cache: s.kept(tenant)})
+	return json.Marshal(Stats{Streams: s.flights.count(tenant), Memory: s.holding(tenant), Cache: s.kept(tenant), Decoders: s.Decoding(tenant)})
 }
 
 // Handshake is not needed: a bearer token comes with every call.

@@ -40,6 +40,7 @@ type Options struct {
 	AdmissionTimeout time.Duration
 	// StallTimeout is how long a stream's client may take nothing while others wait for memory; 0 is for ever.
 	StallTimeout time.Duration
+	Decoders     feed.Decoders
 	Events       Events
 }
 
@@ -74,7 +75,7 @@ const maxHeader = 32 << 10
 
 // New makes a server. The extra options are the caller's: credentials and telemetry.
 func New(o Options, extra ...grpc.ServerOption) *Server {
-	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger, o.Cache), adding: make(chan struct{}, 1)}
+	s := &Server{Options: o, conns: codec.NewConns(), health: health.NewServer(), feed: feed.New(o.Store, o.Pool, o.Ledger, o.Cache, o.Decoders), adding: make(chan struct{}, 1)}
 	s.Events = s.Events.withDefaults()
 	s.running, s.cut = context.WithCancelCause(context.Background())
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{

@@ -71,3 +71,13 @@ func (s *Server) kept(tenant string) Kept {
 
 // Passes tells what the epochs of all tenants have read and fetched.
 func (s *Server) Passes() feed.Passes { return s.feed.Passes() }
+
+// Decoding is how many blocks are being decoded.
+type Decoding struct {
+	Decoders int `json:"decoders"` // there are at the moment, for all tenants
+	Busy     int `json:"busy"`     // blocks that are being decoded
+	Waiting  int `json:"waiting"`  // blocks that wait for a decoder
+}
+
+// Decoding tells what the decoders do for a tenant; "" is all tenants.
+func (s *Server) Decoding(tenant string) Decoding { return Decoding(s.feed.Decoding(tenant)) }

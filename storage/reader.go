@@ -45,6 +45,12 @@ func (s *Store) Open(snap *snapshot.Snapshot, p *schema.Projection, g *budget.Gr
 	return &Reader{store: s, snap: snap, p: p, fits: snap.Fitter(p), grant: g, pays: g}
 }
 
+// Waiting returns a context under which wait is called when a read begins to
+// wait for a store, and what that returns when the read goes on.
+func Waiting(ctx context.Context, wait func() (back func())) context.Context {
+	return bucket.Waiting(ctx, wait)
+}
+
 // ChargeTo makes another grant pay for the frames of the blocks that follow;
 // what the decoders use stays with the first one.
 func (r *Reader) ChargeTo(g *budget.Grant) { r.pays = g }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -122,14 +121,13 @@ func (s *Store) Datasets(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Parallel is how many blocks of a snapshot are best read at once: as many as
-// there are processors, and more where reading is mostly waiting for a store.
-func (s *Store) Parallel(snap *snapshot.Snapshot) int {
-	n := runtime.GOMAXPROCS(0)
+// Flying is how many blocks of a snapshot are best on their way at once where
+// reading is mostly waiting for a store; 0 where it is not.
+func (s *Store) Flying(snap *snapshot.Snapshot) int {
 	if d := s.registry.known(snap.Dataset); d != nil && d.mount.far {
-		return max(n, d.mount.pace.blocks(d.mount.requests))
+		return d.mount.pace.blocks(d.mount.requests)
 	}
-	return n
+	return 0
 }
 
 // Dear tells whether a shard's blocks cost more to load than to read as much from a local disk: they come from afar, or

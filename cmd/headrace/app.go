@@ -16,6 +16,7 @@ import (
 	"github.com/headrace/headrace/auth"
 	"github.com/headrace/headrace/configs"
 	"github.com/headrace/headrace/gateway"
+	"github.com/headrace/headrace/gateway/feed"
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/bucket"
@@ -80,7 +81,8 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	}
 	a.gateway = gateway.New(gateway.Options{
 		Store: a.store, Pool: a.pool, Ledger: a.ledger, Cache: a.cache, Disk: a.disk, Verifier: who, Policy: auth.ByGrants{},
-		AdmissionTimeout: cfg.Limits.AdmissionTimeout, StallTimeout: cfg.Limits.StallTimeout, Events: a.tel.gatewayEvents(),
+		AdmissionTimeout: cfg.Limits.AdmissionTimeout, StallTimeout: cfg.Limits.StallTimeout,
+		Decoders: feed.Decoders(cfg.Cache.Decoders), Events: a.tel.gatewayEvents(),
 	}, extra...)
 	return a, a.tel.observe(a.pool, a.gateway)
 }

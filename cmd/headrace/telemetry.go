@@ -102,7 +102,7 @@ func (t *telemetry) observe(pool *frame.Pool, server *gateway.Server) error {
 	waiting, err4 := m.Int64ObservableGauge("headrace_memory_waiting", metric.WithDescription("Streams that wait for memory"))
 	queue, err5 := m.Int64ObservableGauge("headrace_queue", metric.WithUnit("By"), metric.WithDescription("Handed to gRPC and not yet sent; part of the memory in use"))
 	leases, err6 := m.Int64ObservableGauge("headrace_leases", metric.WithDescription("Claims on frames"))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, t.observeCache(m, server), t.observeEpochs(m, server)); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, t.observeCache(m, server), t.observeEpochs(m, server), t.observeDecoders(m, server)); err != nil {
 		return err
 	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
@@ -208,6 +208,24 @@ func (t *telemetry) observeDisk(m metric.Meter, server *gateway.Server) error {
 		o.ObserveInt64(failing, fails)
 		return nil
 	}, kept, waiting, outcomes, faults, failing)
+	return err
+}
+
+// observeDecoders reads how many blocks are being decoded, and how many wait for that.
+func (t *telemetry) observeDecoders(m metric.Meter, server *gateway.Server) error {
+	decoders, err1 := m.Int64ObservableGauge("headrace_decoders", metric.WithDescription("Decoders"))
+	busy, err2 := m.Int64ObservableGauge("headrace_decoders_busy", metric.WithDescription("Blocks that are being decoded"))
+	waiting, err3 := m.Int64ObservableGauge("headrace_decoders_waiting", metric.WithDescription("Blocks that wait for a decoder"))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		now := server.Decoding("")
+		o.ObserveInt64(decoders, int64(now.Decoders))
+		o.ObserveInt64(busy, int64(now.Busy))
+		o.ObserveInt64(waiting, int64(now.Waiting))
+		return nil
+	}, decoders, busy, waiting)
 	return err
 }
 

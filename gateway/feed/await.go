@@ -140,11 +140,15 @@ func (s *Stream) makeRoom(n int64) bool {
 
 // beginFree begins to decode a window with memory that is free at once, if there is enough for what is not there. The lock is held.
 func (s *Stream) beginFree(ctx context.Context, w *window, modest bool) bool {
-	grant, err := s.plan.feed.ledger.Try(s.plan.missing(w))
-	if err == nil {
-		s.plan.begin(ctx, w, nil, grant, s.walk.Tenant, modest)
+	bytes, held := s.plan.missing(w)
+	grant, err := s.plan.feed.ledger.Try(bytes)
+	if err != nil {
+		release(held)
+		return false
 	}
-	return err == nil
+	s.plan.begin(ctx, w, nil, grant, s.walk.Tenant, modest)
+	w.load.held = held
+	return true
 }
 
 // busy tells whether some of a convoy's memory comes back when a window is decoded or copied out of. The lock is held.
@@ -155,19 +159,4 @@ func (p *plan) busy(c *convoy) bool {
 		}
 	}
 	return c.loads > 0 || p.retiring > 0
-}
-
-// ahead begins to decode a window that will be needed, if there is memory for it: the convoy's own, which would lie idle, or
-// else what is free, which keeps blocks meanwhile.
-func (s *Stream) ahead(ctx context.Context, w *window) {
-	p, c := s.plan, s.convoy
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case w.state != idle || w.load != nil:
-	case c.leads(s) && c.loads == 0 && c.free() >= w.bytes:
-		p.begin(ctx, w, c, nil, s.walk.Tenant, false)
-	default:
-		s.beginFree(ctx, w, false)
-	}
 }

@@ -63,10 +63,13 @@ type Feed struct {
 	pool   *frame.Pool
 	ledger *budget.Ledger
 	cache  *cache.Cache
+	// decoders are those of the process.
+	decoders *pool
 
 	mu     sync.Mutex
 	plans  map[planKey]*plan
 	passes passes
+	open   atomic.Int64 // streams that are open
 	line   atomic.Int64 // streams that wait for memory to be admitted: the one whose turn it is
 	opened atomic.Int64 // streams so far
 }
@@ -78,9 +81,12 @@ type planKey struct {
 }
 
 // New makes a feed.
-func New(store *storage.Store, pool *frame.Pool, ledger *budget.Ledger, kept *cache.Cache) *Feed {
-	return &Feed{store: store, pool: pool, ledger: ledger, cache: kept, plans: map[planKey]*plan{}}
+func New(store *storage.Store, pool *frame.Pool, ledger *budget.Ledger, kept *cache.Cache, d Decoders) *Feed {
+	return &Feed{store: store, pool: pool, ledger: ledger, cache: kept, decoders: newPool(d), plans: map[planKey]*plan{}}
 }
+
+// Decoding tells what the decoders do for a tenant at this moment; "" is all tenants.
+func (f *Feed) Decoding(tenant string) Decoding { return f.decoders.stats(tenant) }
 
 // Open admits a stream, which waits in line for memory until ctx ends. Close must be called.
 func (f *Feed) Open(ctx context.Context, w Walk) (*Stream, error) {
@@ -107,6 +113,7 @@ func (f *Feed) join(w Walk) *plan {
 		f.plans[key] = p
 	}
 	p.streams++
+	f.open.Add(1)
 	return p
 }
 
@@ -114,6 +121,7 @@ func (f *Feed) join(w Walk) *plan {
 func (f *Feed) part(p *plan) {
 	f.mu.Lock()
 	p.streams--
+	f.open.Add(-1)
 	last := p.streams == 0
 	if last {
 		delete(f.plans, p.key)

@@ -53,7 +53,8 @@ const maxOpen = 256
 // read decodes a block, by the scanner that stands before it if there is one. The frames are charged to grant. What a
 // scanner works with is a loan, which outlives the window and goes back when somebody waits for memory; if there is none
 // to be had, the window's grant pays. A block that outgrows that is decoded again in the large slot.
-func (p *plan) read(ctx context.Context, b snapshot.Block, grant *budget.Grant, of *load) ([]*frame.Lease, error) {
+func (p *plan) read(ctx context.Context, t *turn, b snapshot.Block, grant *budget.Grant, of *load) ([]*frame.Lease, error) {
+	ctx = t.under(ctx)
 	if l := p.lanes.take(b, p.reach(b)); l != nil {
 		if leases, err := p.follow(ctx, l, b, grant, of); !outgrown(err) {
 			return leases, err
@@ -70,7 +71,10 @@ func (p *plan) read(ctx context.Context, b snapshot.Block, grant *budget.Grant, 
 	if !outgrown(err) {
 		return leases, err
 	}
-	switch large, wanted, none := p.feed.ledger.Large(ctx); {
+	back := t.wait() // who has the slot may be in need of a decoder
+	large, wanted, none := p.feed.ledger.Large(ctx)
+	back()
+	switch {
 	case none == nil:
 		return p.follow(ctx, p.scanner(b, large, wanted), b, grant, of)
 	case errors.Is(none, budget.ErrExhausted):

@@ -38,11 +38,13 @@ func (p *plan) decode(ctx context.Context, w *window, grant *budget.Grant) error
 	return p.blocks(ctx, w, grant)
 }
 
-// blocks decodes the blocks of a window, several at a time; those that follow each other in a segment one after the other,
-// by one scanner.
+// blocks decodes the blocks of a window as decoders are free for them, from a store as many at a time as it should be asked
+// for; those that follow each other in a segment one after the other, by one scanner.
 func (p *plan) blocks(ctx context.Context, w *window, grant *budget.Grant) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(p.feed.store.Parallel(p.walk.Snapshot))
+	if n := p.feed.store.Flying(p.walk.Snapshot); n > 0 {
+		group.SetLimit(n)
+	}
 	if w.load.modest {
 		group.SetLimit(1)
 	}
@@ -98,8 +100,13 @@ func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *b
 		Block: p.blockKey(at), Columns: p.columns, Tenant: w.load.tenant, Plan: p.kept, Grant: grant,
 		Dear: p.feed.store.Dear(p.walk.Snapshot, at.Shard), Read: func(took time.Duration) { w.load.took(storage.Took{Store: took}) },
 		Load: func(ctx context.Context) (leases []*frame.Lease, err error) {
+			turn, err := p.feed.decoders.enter(ctx, p, w.load.tenant)
+			if err != nil {
+				return nil, err
+			}
+			defer turn.leave()
 			err = protect(func() (err error) {
-				leases, err = p.read(ctx, at, grant, w.load)
+				leases, err = p.read(ctx, turn, at, grant, w.load)
 				return err
 			})
 			fetched = err == nil
@@ -116,15 +123,26 @@ func (p *plan) blockKey(b snapshot.Block) cache.Key {
 	return cache.Key{Object: object, Segment: b.Segment, From: b.From}
 }
 
-// missing is what a window will take beside the blocks that are kept.
-func (p *plan) missing(w *window) int64 {
-	n := p.tables(w.epoch, w.pieces)
+// missing is what a window will take beside the blocks that are kept, and those, which stay as long as they are held: else
+// they might be what goes to make room for the others.
+func (p *plan) missing(w *window) (bytes int64, held []*cache.Lease) {
+	bytes = p.tables(w.epoch, w.pieces)
 	for _, piece := range w.pieces {
-		if b := p.walk.Blocks.At(piece.Block); p.feed.cache.Missing(p.blockKey(b), p.columns) {
-			n += p.sizes.Frames(b)
+		b := p.walk.Blocks.At(piece.Block)
+		key := p.blockKey(b)
+		if l := p.feed.cache.Hold(key, p.columns); l != nil {
+			held = append(held, l)
+		} else if p.feed.cache.Missing(key, p.columns) { // else somebody loads it
+			bytes += p.sizes.Frames(b)
 		}
 	}
-	return n
+	return bytes, held
+}
+
+func release(all []*cache.Lease) {
+	for _, l := range all {
+		l.Release()
+	}
 }
 
 // protect makes an error of a panic, which a file that nobody foresaw may cause.

@@ -138,7 +138,7 @@ func (r *rig) remember(t fataler, keeps int64) {
 	if test, ok := t.(interface{ Cleanup(do func()) }); ok {
 		test.Cleanup(func() { _ = forget() }) // what was drawn may not do
 	}
-	r.Feed = New(r.store, r.pool, r.ledger, r.cache)
+	r.Feed = New(r.store, r.pool, r.ledger, r.cache, Decoders{})
 }
 
 func (r *rig) count(ctx context.Context, object string, rows int64) (context.Context, func(int64, error)) {

@@ -183,6 +183,7 @@ func TestResidency(t *testing.T) {
 		most := 0
 		for steps := 1; steps > 0; {
 			steps = take(t, s, 1)
+			settled(s)
 			most = max(most, r.cache.Stats().Leased)
 		}
 		if limit := int(groups) * 2 * n; most > limit || most <= limit/2 {
@@ -265,4 +266,18 @@ func (r *rig) apart(t *testing.T, w Walk) (all [][]int64) {
 		all = append(all, rows)
 	}
 	return all
+}
+
+// settled waits until what a stream has read ahead is there.
+func settled(s *Stream) {
+	for _, a := range s.next {
+		for _, c := range a.list {
+			s.plan.mu.Lock()
+			l := c.w.load
+			s.plan.mu.Unlock()
+			if l != nil {
+				<-l.done
+			}
+		}
+	}
 }

@@ -26,7 +26,7 @@ type Stream struct {
 	step   int64
 	epoch  *sampler.Epoch  // of the step
 	inside map[int]*window // by span
-	next   map[int]*window // read ahead, by span
+	next   map[int]ahead   // by span
 	pinned []*window
 	total  Receipt
 	picker *picker
@@ -35,7 +35,7 @@ type Stream struct {
 func newStream(p *plan, w Walk) (*Stream, error) {
 	s := &Stream{
 		walk: w, plan: p, number: p.feed.opened.Add(1), step: w.Stream.Next(w.First), sums: sampler.NewSummer(w.Snapshot.ID),
-		schema: WithRowID(w.Projection.Schema), inside: map[int]*window{}, next: map[int]*window{},
+		schema: WithRowID(w.Projection.Schema), inside: map[int]*window{}, next: map[int]ahead{},
 	}
 	gatherer, err := gather.New(w.Projection.Schema)
 	if err != nil {
@@ -109,8 +109,7 @@ func (s *Stream) fill(ctx context.Context, b *Batch, step sampler.Step) error {
 func (s *Stream) reach(ctx context.Context, b *Batch, step sampler.Step, run sampler.Run) (*window, error) {
 	at := place{step.Epoch, run.Span, run.Window}
 	w := s.inside[at.span]
-	entered := w == nil || w.at != at
-	if entered {
+	if w == nil || w.at != at {
 		if err := s.quit(b, at.span); err != nil {
 			return nil, err
 		}
@@ -120,7 +119,7 @@ func (s *Stream) reach(ctx context.Context, b *Batch, step sampler.Step, run sam
 	if err := s.hold(ctx, b, w); err != nil {
 		return nil, err
 	}
-	if entered && !run.Padded { // repeated rows are at the epoch's end, in windows that lie behind
+	if s.next[at.span].of != w && !run.Padded { // repeated rows are at the epoch's end, in windows that lie behind
 		s.readAhead(ctx, step, run)
 	}
 	return w, nil
@@ -177,58 +176,6 @@ func (s *Stream) quit(b *Batch, span int) error {
 	return nil
 }
 
-// readAhead has the next window of a span that the stream needs decoded while it is in another one.
-func (s *Stream) readAhead(ctx context.Context, step sampler.Step, run sampler.Run) {
-	if end := s.walk.Schedule.End(); run.Window >= s.epoch.Windows(run.Span)-2 && (end == sampler.Endless || step.Epoch+1 < end) {
-		s.plan.prepare(step.Epoch + 1) // the next window but one may be in it
-	}
-	var w *window
-	if e, at, ok := s.upcoming(step, run); ok {
-		w = s.plan.use(e, at)
-		s.ahead(ctx, w)
-	}
-	if old := s.next[run.Span]; old != nil { // after the new one is in use: they may be the same
-		s.plan.leave(old)
-		delete(s.next, run.Span)
-	}
-	if w != nil {
-		s.next[run.Span] = w
-	}
-}
-
-// lookAhead is in how many steps the next window is looked for.
-const lookAhead = 8
-
-// upcoming finds the window that the stream needs in a span after that of a run. It looks from where the window's rows
-// end on.
-func (s *Stream) upcoming(step sampler.Step, run sampler.Run) (*sampler.Epoch, place, bool) {
-	number := step.Number
-	if batch := s.walk.Schedule.Batch(); batch > 0 {
-		left := s.epoch.WindowRows(run.Span, run.Window) - run.To
-		steps := max(left*s.plan.groups()/batch-1, 0)
-		number += steps / s.walk.Stream.Workers * s.walk.Stream.Workers
-	}
-	for range lookAhead {
-		if !s.has(number) {
-			break
-		}
-		st, e := s.walk.Schedule.Step(number), s.epoch
-		if st.Epoch != step.Epoch {
-			e = s.plan.epoch(st.Epoch)
-		}
-		for r := range e.Runs(st, s.walk.Stream.Rank, s.walk.Stream.Ranks) {
-			if r.Padded { // all that follow are, too
-				break
-			}
-			if r.Span == run.Span && (st.Epoch > step.Epoch || r.Window > run.Window) {
-				return e, place{st.Epoch, r.Span, r.Window}, true
-			}
-		}
-		number += s.walk.Stream.Workers
-	}
-	return nil, place{}, false
-}
-
 // account counts a batch, and closes the epoch's receipt with the stream's last one of it.
 func (s *Stream) account(b *Batch, step sampler.Step) {
 	for _, p := range b.Pieces {
@@ -262,8 +209,8 @@ func (s *Stream) Close() {
 	for _, w := range s.inside {
 		s.plan.leave(w)
 	}
-	for _, w := range s.next {
-		s.plan.leave(w)
+	for _, a := range s.next {
+		s.leave(a.list)
 	}
 	s.depart()
 	s.grant.Close()

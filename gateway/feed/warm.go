@@ -74,7 +74,7 @@ func (m *warming) so(full bool) Warmth {
 // pieces loads the blocks of a window, several at a time, like those that streams wait for.
 func (m *warming) pieces(ctx context.Context, pieces []sampler.Piece) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	group.SetLimit(max(m.plan.feed.store.Flying(m.plan.walk.Snapshot), runtime.GOMAXPROCS(0)))
 	for from, to := range m.plan.stretches(pieces) {
 		group.Go(func() error {
 			for _, piece := range pieces[from:to] {

@@ -51,8 +51,9 @@ type load struct {
 	cancel context.CancelFunc
 	err    error // once done is closed
 	payer  *convoy
-	tenant string // of the stream that asked for it
-	modest bool   // takes as little memory as it can
+	tenant string         // of the stream that asked for it
+	modest bool           // takes as little memory as it can
+	held   []*cache.Lease // until done
 
 	store, decode atomic.Int64 // nanoseconds that blocks waited for the store, and for the decoder
 }
@@ -249,6 +250,7 @@ func (p *plan) finish(w *window, l *load, err error) {
 	} else {
 		p.offer(w)
 	}
+	release(l.held)
 	close(l.done)
 	p.notify()
 }

@@ -49,7 +49,7 @@ const (
 // closed, at the latest; o stays open. ctx lends the requests its values; they
 // end with Close.
 func (o *Object) Ahead(ctx context.Context, r Reading) *Object {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(unwatched(context.WithoutCancel(ctx)))
 	a := &ahead{of: o, ctx: ctx, cancel: cancel, memory: r.Memory, again: r.Again}
 	a.cut(r.Ranges)
 	return &Object{key: o.key, size: o.size, in: a, clock: o.clock}
@@ -192,16 +192,30 @@ func (a *ahead) read(ctx context.Context, f *fetched, p []byte, off int64) error
 		return a.of.in.readAt(ctx, p, off)
 	}
 	defer a.give(f, Range{off, int64(len(p))})
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := f.await(ctx); err != nil {
+		return err
 	}
 	if f.err != nil {
 		return f.err
 	}
 	copy(p, f.bytes[off-f.Off:])
 	return nil
+}
+
+// await waits until f is there.
+func (f *fetched) await(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return nil
+	default:
+	}
+	defer waits(ctx)()
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // take makes sure that f is there or on its way, with what comes after it, and

@@ -291,7 +291,9 @@ func (h *held) readAt(ctx context.Context, p []byte, off int64) error {
 		copy(p, t.bytes[off-t.off:])
 		return nil
 	}
-	if err := h.get(ctx, p, off); err != nil {
+	back := waits(ctx)
+	err := h.get(ctx, p, off)
+	if back(); err != nil {
 		return err
 	}
 	if end := off + int64(len(p)); len(p) <= maxEnding && end >= h.at.Load().size-nearEnd {

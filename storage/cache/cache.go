@@ -205,10 +205,26 @@ func (c *Cache) enter(hash uint64, r Request, exact bool) (e *entry, fresh bool)
 		}
 		s.blocks[r.Block] = append(s.blocks[r.Block], e)
 	}
-	if e.leases.Add(1) == 1 || e.user == nil {
+	if e.leases.Add(1); e.user == nil {
 		e.user = r.Grant
 	}
 	return e, fresh
+}
+
+// Hold keeps a block that is there from being given up until the lease is given
+// back; nil if it is not there. It is for who is about to ask for memory, to Get
+// the block with: what is held counts as nobody's, and as no hit.
+func (c *Cache) Hold(k Key, columns *Columns) *Lease {
+	s := c.index.shard(c.index.hash(k))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.blocks[k] {
+		if _, ok := columns.Within(e.columns); ok && e.loaded() {
+			e.leases.Add(1)
+			return &Lease{cache: c, entry: e, frames: e.frames}
+		}
+	}
+	return nil
 }
 
 // Room returns how many more bytes may be kept, if the ledger has them.

@@ -479,3 +479,29 @@ func TestCloseTellsOfLeases(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 }
+
+// TestWhatIsHeldStays: who is about to ask for memory does not take it from what it needs as well.
+func TestWhatIsHeldStays(t *testing.T) {
+	w := newWorld(t, 6, Options{Policy: LRU})
+	w.pass(upTo(4)...)
+	if l := w.cache.Hold(block(9), onlyA); l != nil {
+		t.Fatal("a block that is not there is held")
+	}
+	held := w.cache.Hold(block(0), onlyA) // the first to go
+	g := w.admit(5)                       // with one page left over
+	if w.cache.Missing(block(0), onlyA) || !w.cache.Missing(block(3), onlyA) {
+		t.Error("what is held has gone, or what is not has stayed")
+	}
+	l := w.get(w.request(block(0), onlyA, g))
+	held.Release()
+	held.Release() // does nothing
+	freed := w.cache.give(page)
+	if freed != page || l.Payer() != g {
+		t.Errorf("%d bytes came back of a block whose holder can pay for it", freed)
+	}
+	l.Release()
+	g.Close()
+	if s := w.cache.Stats(); s.Leased != 0 || len(s.Counts) != 1 || s.Counts[0].Hits[Memory] != 1 {
+		t.Errorf("%+v", s)
+	}
+}

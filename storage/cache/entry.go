@@ -43,7 +43,7 @@ type entry struct {
 
 	// guarded by shard.mu, as is the number of leases
 	payer *budget.Grant // the cache's, or of whoever loaded it and has not given it back
-	user  *budget.Grant // the first that has leased it since nobody did
+	user  *budget.Grant // the first that has leased it, and not only held, since nobody did
 }
 
 // loaded tells whether the frames are there, or will never be.
