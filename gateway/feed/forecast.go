@@ -48,7 +48,7 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 	}
 	out.Reserved = leading + streams*own
 	// Decoders borrow what they work with, so the last blocks would make others go, and those again others.
-	out.Enough = out.Hot + out.Reserved + int64(f.store.Parallel(w.Snapshot))*p.scratch(p.need())
+	out.Enough = out.Hot + out.Reserved + int64(max(f.decoders.Min, f.store.Flying(w.Snapshot)))*p.scratch(p.need())
 	out.Room = p.room(out, first)
 	c.Give(out.Room)
 	var read, hits int64
