@@ -102,9 +102,9 @@ def test_a_slow_transform_is_named(quick: str) -> None:
 
 
 def test_a_slow_trainer_is_named(quick: str) -> None:
-    stats = by_loader(quick, "packed", lambda: time.sleep(0.02), columns=["id"], **windows())
+    stats = by_loader(quick, "packed", lambda: time.sleep(0.05), columns=["id"], **windows(window_blocks=8))
     assert stats.bottleneck == "trainer", stats
-    assert stats.trainer >= (stats.batches - 1) * 0.02
+    assert stats.trainer >= (stats.batches - 1) * 0.05
     assert "data are fine" in str(stats)
 
 
@@ -115,9 +115,10 @@ def test_what_the_gateway_waited_for_is_told_apart(gateway: Gateway, store: floa
     gateway.data = Data(rows=50, wait=0.1, store=store, decode=decode)
     stats = by_stream(gateway.uri, "team/numbers")
     assert stats.bottleneck == slow
-    assert stats.store + stats.decode + stats.gateway == pytest.approx(5 * 0.1, rel=0.2)
-    assert stats.store == pytest.approx(5 * store, rel=0.2)
-    assert stats.decode == pytest.approx(5 * decode, rel=0.2)
+    waited = stats.store + stats.decode + stats.gateway
+    assert 0.1 < waited <= 5 * 0.1 * 1.001  # less where the reader here came late
+    assert stats.store == pytest.approx(waited * store / 0.1)
+    assert stats.decode == pytest.approx(waited * decode / 0.1)
     assert stats.wire >= 0
 
 

@@ -63,8 +63,8 @@ class Stats:
 
 
 _ADVICE = {
-    "store": "the gateway waited {busy} for the store; give it more memory to cache, ask for fewer columns, or put it "
-    "nearer to the store",
+    "store": "the gateway waited {busy} for the store; let it cache more (memory, cache.disk), ask for fewer columns, "
+    "or put it nearer to the store",
     "decode": "the gateway's decoder took {busy}; give the gateway processors or more memory to cache, ask for fewer "
     "columns, or write files that decode faster",
     "gateway": "the gateway waited {busy} for memory or for blocks that another stream was reading; give it more "

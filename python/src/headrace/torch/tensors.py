@@ -178,7 +178,7 @@ def _column(name: str, kind: pa.DataType, nulls: Nulls, nullable: bool) -> Conve
         return lambda array: Masked(values(array), _valid(array))
     fill = nulls.value(name)
     if fill is None:
-        return lambda array: values(_whole(name, array))
+        return lambda array: values(_whole(name, array) if array.null_count else array)
 
     def filled(array: pa.Array) -> Any:
         return _fill(name, values(array), array, fill) if array.null_count else values(array)
@@ -257,11 +257,11 @@ def _fixed(name: str, kind: pa.FixedSizeListType, nulls: Nulls) -> Convert:
     items = _items(name, kind.value_type, nulls)
 
     def convert(array: pa.FixedSizeListArray) -> torch.Tensor:
-        child = array.values
-        if array.offset or len(child) != len(array) * size:
-            child = child.slice(array.offset * size, len(array) * size)
+        child, count = array.values, len(array)
+        if array.offset or len(child) != count * size:
+            child = child.slice(array.offset * size, count * size)
         values = _tensor(name, items(child, array))
-        return values.view(len(array), size, *values.shape[1:])
+        return values.view(count, size, *values.shape[1:])
 
     return convert
 
@@ -361,10 +361,10 @@ def _over(buffer: pa.Buffer | None, dtype: torch.dtype, first: int, count: int) 
     """A tensor over a buffer's memory, from one item on; a copy where the memory is not aligned to its items."""
     if not count or buffer is None:
         return torch.empty(0, dtype=dtype)
-    memory = _Memory.from_address(buffer.address)
+    address, size = buffer.address, dtype.itemsize
+    memory = _Memory.from_address(address)
     memory.owner = buffer
-    size = dtype.itemsize
-    if buffer.address % size:
+    if address % size:
         return torch.frombuffer(memory, dtype=torch.uint8, count=count * size, offset=first * size).clone().view(dtype)
     return torch.frombuffer(memory, dtype=dtype, count=count, offset=first * size)
 
