@@ -166,7 +166,7 @@ print(json.dumps(done))
 // another one. The last other line that it prints is returned.
 func withKills(t *testing.T, s *server, again func() *server, script string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute) // on a busy machine each gateway takes seconds to start
 	defer cancel()
 	cmd := exec.CommandContext(ctx, interpreter(t), append([]string{"-c", prelude + script}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH=../python/src")

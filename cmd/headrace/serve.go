@@ -161,6 +161,7 @@ func announce(out io.Writer, flight, admin string) {
 func (a *app) greet(ctx context.Context, _ io.Writer) {
 	names, err := a.store.Datasets(ctx)
 	switch {
+	case ctx.Err() != nil: // it ends before it knows
 	case err != nil:
 		a.log.Error("listing datasets", "error", err.Error())
 	case len(names) == 0:
