@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -202,15 +201,15 @@ func (s settings) halfKept(ctx context.Context, b *strings.Builder, folder strin
 	if err != nil {
 		return err
 	}
-	limit += data/2 - try[1].least // what scanners take is not known before
+	limit += data/2 - try[1].usual // what scanners take is not known before
 	half, err := s.epochs(ctx, folder, fmt.Sprint(limit), 4)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "\n**Half of the data in memory**: %.0f blocks, windows of %d; what was kept at least while an epoch was read.\n\n", blocks, keptWindow)
+	fmt.Fprintf(b, "\n**Half of the data in memory**: %.0f blocks, windows of %d; what was kept while an epoch was read.\n\n", blocks, keptWindow)
 	b.WriteString("| epoch | kept | hits | hits less kept, blocks | wanted |\n|---|---|---|---|---|\n")
 	for e := 1; e < len(half); e++ {
-		kept := float64(half[e].least) / float64(data)
+		kept := float64(half[e].usual) / float64(data)
 		hits := float64(half[e].after.hits() - half[e-1].after.hits())
 		fmt.Fprintf(b, "| %d | %.3f | %.3f | %.1f | 0 ± 1 |\n", e+1, kept, hits/blocks, hits-kept*blocks)
 	}
@@ -222,7 +221,7 @@ const keptWindow = 8
 
 // epochKept is what an epoch left behind.
 type epochKept struct {
-	least int64 // bytes that were kept at least while it was read
+	usual int64 // bytes that were kept while it was read, in the middle of all samples
 	after keptStats
 }
 
@@ -256,7 +255,7 @@ func readEpoch(ctx context.Context, c *client.Client, request string) (e epochKe
 		return e, err
 	}
 	defer stream.Close()
-	e.least = math.MaxInt64
+	var samples []float64
 	for n := 1; ; n++ {
 		_, _, err := stream.Next()
 		ended := errors.Is(err, io.EOF)
@@ -270,10 +269,14 @@ func readEpoch(ctx context.Context, c *client.Client, request string) (e epochKe
 		if err != nil {
 			return e, err
 		}
-		if err := json.Unmarshal(answer[0], &e.after); err != nil || ended {
+		if err := json.Unmarshal(answer[0], &e.after); err != nil {
 			return e, err
 		}
-		e.least = min(e.least, e.after.Cache.Bytes)
+		if ended {
+			e.usual = int64(median(samples))
+			return e, nil
+		}
+		samples = append(samples, float64(e.after.Cache.Bytes))
 	}
 }
 

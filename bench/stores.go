@@ -59,6 +59,12 @@ func stores(ctx context.Context, s settings) (string, error) {
 	for _, r := range []storeRace{
 		{"Scan, large row groups", near, "whole", whole, `{"dataset":"whole"}`, []string{"scan"}, []string{"≥ 0.8"}},
 		{
+			fmt.Sprintf("Scan, row groups of a block, %d ms before each answer", storeLatency), far, "blocks", blocks,
+			`{"dataset":"blocks"}`,
+			[]string{"scan"},
+			[]string{"≥ 0.8"},
+		},
+		{
 			fmt.Sprintf("Shuffled epoch, row groups of a block, %d ms before each answer", storeLatency), far, "blocks", blocks,
 			`{"dataset":"blocks","shuffle":"window","seed":1,"batch_size":46000}`,
 			[]string{"blocks", "joined"},
