@@ -36,14 +36,5 @@ func (c *Cache) fetch(ctx context.Context, r Request) ([]*frame.Lease, string, e
 // Take leases a block with just these columns, if it is there as memory: it is no hit, and loads nothing. Nobody who waits
 // for memory gets that of the block meanwhile, so it is to be given back soon.
 func (c *Cache) Take(k Key, columns *Columns) *Lease {
-	s := c.index.shard(c.index.hash(k))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.blocks[k] {
-		if e.columns.same(columns) && e.loaded() && !e.mapped {
-			e.leases.Add(1)
-			return &Lease{cache: c, entry: e, frames: e.frames}
-		}
-	}
-	return nil
+	return c.hold(k, func(e *entry) bool { return e.columns.same(columns) && !e.mapped })
 }

@@ -215,11 +215,19 @@ func (c *Cache) enter(hash uint64, r Request, exact bool) (e *entry, fresh bool)
 // back; nil if it is not there. It is for who is about to ask for memory, to Get
 // the block with: what is held counts as nobody's, and as no hit.
 func (c *Cache) Hold(k Key, columns *Columns) *Lease {
+	return c.hold(k, func(e *entry) bool {
+		_, ok := columns.Within(e.columns)
+		return ok
+	})
+}
+
+// hold leases an entry of a block that is there and fits, nil if none does.
+func (c *Cache) hold(k Key, fits func(*entry) bool) *Lease {
 	s := c.index.shard(c.index.hash(k))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.blocks[k] {
-		if _, ok := columns.Within(e.columns); ok && e.loaded() {
+		if e.loaded() && fits(e) {
 			e.leases.Add(1)
 			return &Lease{cache: c, entry: e, frames: e.frames}
 		}

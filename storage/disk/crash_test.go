@@ -16,7 +16,7 @@ import (
 
 // writeForEver loads blocks over a directory until it is killed: more than fit, so that some go.
 func writeForEver(dir string) {
-	w := newWorld(alone{}, dir, killedLimit, 0)
+	w := newWorld(alone{}, dir, killedLimit, 1) // memory keeps nothing: there is always something to write
 	w.rows = 20_000
 	for round := 0; ; round++ {
 		p := w.cache.Open(fmt.Sprint("plan ", round), true)
@@ -54,7 +54,8 @@ func TestKilledWhileWriting(t *testing.T) {
 		must(t, child.Start())
 		_, err = out.Read(make([]byte, 8))
 		must(t, err)
-		for begunFiles(t, dir) == 0 { // until it is in the middle of one
+		deadline := time.Now().Add(time.Minute)
+		for begunFiles(t, dir) == 0 && time.Now().Before(deadline) { // until it is in the middle of one
 			time.Sleep(100 * time.Microsecond)
 		}
 		must(t, child.Process.Kill())

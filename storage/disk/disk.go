@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,6 +107,7 @@ type Tier struct {
 	root    *os.Root // nil: the disk failed at the start
 	held    *os.File // the lock
 	queue   chan job
+	readers chan struct{} // one for each block that is being read
 	pause   time.Duration
 	work    sync.WaitGroup
 	ctx     context.Context // of all that is beside the streams
@@ -146,12 +148,16 @@ const (
 	writers = 2       // so that one writes while the other waits for the disk
 )
 
+// reads is how many blocks are read at a time: checking them takes processors, and a buffer each; and a disk serves
+// several at a time.
+func reads() int { return max(8, 2*runtime.GOMAXPROCS(0)) }
+
 // Open opens a directory. What is there from before is found meanwhile; Get waits for it. Close must be called. The errors
 // are ErrBusy, ErrNoDirectory and that of ctx: whatever else is wrong is an event, and the tier then keeps nothing.
 func Open(ctx context.Context, o Options) (*Tier, error) {
 	o.Events = o.Events.withDefaults()
 	t := &Tier{
-		options: o, queue: make(chan job, queued), pause: time.Minute, found: make(chan struct{}),
+		options: o, queue: make(chan job, queued), readers: make(chan struct{}, reads()), pause: time.Minute, found: make(chan struct{}),
 		index: newIndex(o.Limit), pending: map[id]struct{}{},
 	}
 	t.ctx, t.end = context.WithCancel(context.Background())

@@ -34,6 +34,12 @@ func (t *Tier) Get(ctx context.Context, r cache.Request) []*frame.Lease {
 		t.misses.Add(1)
 		return nil
 	}
+	select {
+	case t.readers <- struct{}{}:
+		defer func() { <-t.readers }()
+	case <-ctx.Done():
+		return nil
+	}
 	var frames []*frame.Lease
 	err := protect(func() (err error) {
 		frames, err = t.read(e, r)
