@@ -215,10 +215,10 @@ func (l *loop) fail(err error) {
 	}
 }
 
-// drop takes a loop out that was not half as fast in the first round as the same one with another number of workers.
+// drop takes a rival's loop out that was not half as fast in the first round as the same one with another number of workers.
 func (l *loop) drop(all []*loop) {
 	for _, o := range all {
-		if o.name == l.name && len(l.runs) == 1 && len(o.runs) > 0 && o.runs[0].throughput() > 2*l.runs[0].throughput() {
+		if l.source != nil && o.name == l.name && len(l.runs) == 1 && len(o.runs) > 0 && o.runs[0].throughput() > 2*l.runs[0].throughput() {
 			l.out = fmt.Sprintf("%.2f of the speed with %s workers, in one round", l.runs[0].throughput()/o.runs[0].throughput(), o.workers)
 		}
 	}
