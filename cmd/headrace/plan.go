@@ -278,7 +278,11 @@ func (e explained) printOrder(line func(name, format string, args ...any), req *
 func (e explained) printForecast(line func(name, format string, args ...any)) {
 	f := e.Forecast
 	all := memoryFor(f.Enough)
-	line("hot data", "%s; with %s of memory, %.1f times that, all of it stays", size(f.Hot), size(all), float64(all)/float64(max(f.Hot, 1)))
+	times := ""
+	if f.Hot > 0 && all < 10*f.Hot { // of little data it tells nothing
+		times = fmt.Sprintf(", %.1f times that,", float64(all)/float64(f.Hot))
+	}
+	line("hot data", "%s; with %s of memory%s all of it stays", size(f.Hot), size(all), times)
 	if f.Reserved > f.Limit {
 		line("streams", "need %s of the %s that there is: they wait for each other", size(f.Reserved), size(f.Limit))
 	}

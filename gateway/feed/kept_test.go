@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/headrace/headrace/sampler"
@@ -75,6 +76,31 @@ func TestHalfThatFitsIsHalfThatHits(t *testing.T) {
 		}
 		if s := r.cache.Stats(); s.Active != cache.Pinned {
 			t.Errorf("jobs that read each block once an epoch, and the policy is %s", s.Active)
+		}
+		r.close(t)
+	}
+}
+
+// What is found in memory does not end the scanner that follows its segment: it goes on behind. Here every other block of a
+// segment is found.
+func TestWhatIsFoundInMemoryIsPassed(t *testing.T) {
+	need(t)
+	all := request{dataset: "long", columns: []string{"id", "text"}, cut: sampler.Cut{End: 1, Tail: sampler.Keep}}
+	half, shuffled := all, all
+	half.workers = 2
+	shuffled.plan = sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2}
+	for _, q := range []request{all, shuffled} {
+		r := newKeepingRig(t, 1<<30, 0)
+		s := r.open(t, r.walk(t, half))
+		take(t, s, math.MaxInt)
+		s.Close()
+		before := r.opened
+		r.together(t, r.walk(t, q))
+		if got, most := r.opened-before, max(1, q.plan.WindowBlocks); int64(got) > most {
+			t.Errorf("%v: the segment was opened %d times for %d lanes", q.plan.Shuffle, got, most)
+		}
+		if got, want := r.misses(), r.walk(t, q).Blocks.Len(); got != int64(want) {
+			t.Errorf("%v: %d loads of %d blocks", q.plan.Shuffle, got, want)
 		}
 		r.close(t)
 	}

@@ -119,8 +119,13 @@ func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *bud
 	leases, err = l.reader.Block(ctx, b)
 	of.took(l.reader.Took())
 	l.row = b.To
-	keep = err == nil && l.row < p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
+	keep = err == nil && l.row < p.rows(b)
 	return leases, err
+}
+
+// rows is how many rows the segment of a block has.
+func (p *plan) rows(b snapshot.Block) int64 {
+	return p.walk.Snapshot.Shards[b.Shard].Segments[b.Segment].Rows
 }
 
 // watch closes a scanner that nobody uses when its memory is wanted back.
@@ -151,6 +156,28 @@ func (ls *lanes) take(b snapshot.Block, reach int64) *lane {
 	return l
 }
 
+// pass lets the scanner before a block that was found in memory go on behind it, so that it serves what follows: the block's
+// pages are passed over, not decoded, when the next one is read.
+func (ls *lanes) pass(b snapshot.Block, rows int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	i := ls.at(b.Shard, b.Segment, b.From)
+	if i < 0 {
+		return
+	}
+	if b.To == rows || ls.at(b.Shard, b.Segment, b.To) >= 0 {
+		ls.open[i].close()
+		ls.remove(i)
+		return
+	}
+	ls.open[i].row = b.To
+}
+
+// at returns the scanner that stands at a row of a segment, or -1. The lock is held.
+func (ls *lanes) at(shard, segment int, row int64) int {
+	return slices.IndexFunc(ls.open, func(l *lane) bool { return l.shard == shard && l.segment == segment && l.row == row })
+}
+
 // remove takes a scanner out. The lock is held.
 func (ls *lanes) remove(i int) {
 	close(ls.open[i].taken)
@@ -163,9 +190,7 @@ func (ls *lanes) put(l *lane) (taken <-chan struct{}) {
 	l.taken = make(chan struct{})
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	old := slices.IndexFunc(ls.open, func(o *lane) bool {
-		return o.shard == l.shard && o.segment == l.segment && o.row == l.row
-	})
+	old := ls.at(l.shard, l.segment, l.row)
 	if old < 0 && len(ls.open) == maxOpen {
 		old = 0
 	}

@@ -113,6 +113,9 @@ func (p *plan) block(ctx context.Context, w *window, at snapshot.Block, grant *b
 			return leases, err
 		},
 	})
+	if err == nil && !fetched {
+		p.lanes.pass(at, p.rows(at))
+	}
 	return l, fetched, err
 }
 
