@@ -118,7 +118,7 @@ func diskEvents(dir string, log *slog.Logger) disk.Events {
 		},
 		Works: func() { log.Info("blocks are kept on disk again", "dir", dir) },
 		Damaged: func(file string, err error) {
-			log.Warn("a block on disk was damaged: it is deleted and loaded again", "dir", dir, "file", file, "error", err.Error())
+			log.Warn("a block on disk was damaged: it is loaded again", "dir", dir, "file", file, "error", err.Error())
 		},
 	}
 }

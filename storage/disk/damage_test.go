@@ -199,25 +199,6 @@ func TestDeletedFiles(t *testing.T) {
 	}
 }
 
-// What cannot be opened now may be opened later: it is told once, the block is loaded, and its file stays.
-func TestFilesThatCannotBeOpenedNow(t *testing.T) {
-	w := newWounded(t, 500, "a", "text")
-	must(t, os.Rename(w.path(0), w.path(0)+".aside"))
-	must(t, os.Symlink(filepath.Base(w.path(0)), w.path(0))) // which leads nowhere for ever
-	for range 2 {
-		if w.there(0, onlyA) {
-			t.Error("served")
-		}
-	}
-	if s := w.tier.Stats(); s.Failed == "" || s.Errors != 2 || s.Damaged != 0 || s.Blocks != 2 || w.heard("failed: ") != 1 {
-		t.Errorf("%+v, %v", s, w.events)
-	}
-	must(t, os.Rename(w.path(0)+".aside", w.path(0)))
-	if !w.there(0, onlyA) || w.tier.Stats().Failed != "" || w.heard("works") != 1 {
-		t.Errorf("%+v, %v", w.tier.Stats(), w.events)
-	}
-}
-
 // FuzzHeader has the parser read heads of all kinds: with the checksum as it is, and with the right one, so that what
 // lies behind it is reached.
 func FuzzHeader(f *testing.F) {

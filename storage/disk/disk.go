@@ -263,9 +263,14 @@ func (t *Tier) fail(w work, err error) {
 	}
 }
 
-// succeed notes that it can.
+// succeed notes that it can, once nothing has failed for a while: where some files can be used and others cannot, it
+// would be told again and again else.
 func (t *Tier) succeed(w work) {
 	t.mu.Lock()
+	if time.Now().Before(t.trouble[w].rest) {
+		t.mu.Unlock()
+		return
+	}
 	before := t.failing()
 	t.trouble[w] = trouble{}
 	t.unread.Store(t.trouble[reading].text != "")
@@ -298,15 +303,19 @@ func (t *Tier) Stats() Stats {
 	return s
 }
 
-// open opens a file of the directory for reading, and tells its size.
+// open opens a file of the directory for reading, and tells its size. What has the name and is no file is damage: it will
+// not become one again.
 func (t *Tier) open(name string) (*os.File, int64, error) {
 	f, err := t.root.OpenFile(name, os.O_RDONLY|quietly, 0)
 	if err != nil {
+		if info, statErr := t.root.Lstat(name); statErr == nil && !info.Mode().IsRegular() { // as a socket, or a link that leads nowhere
+			err = damagedf("it is no file: %v", err)
+		}
 		return nil, 0, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+		err = damagedf("it is no file")
 	}
 	if err != nil {
 		_ = f.Close()
