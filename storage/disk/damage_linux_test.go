@@ -75,3 +75,56 @@ func TestFilesThatCannotBeOpenedNow(t *testing.T) {
 		t.Errorf("%+v, %v", w.tier.Stats(), w.events)
 	}
 }
+
+// Something of somebody else's that has the name of the lock is left as it is, and so is what a link of that name leads to.
+func TestB80_AnotherLockIsLeftAlone(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a file":           func(path string) error { return os.WriteFile(path, []byte("notes\n"), 0o600) },
+		"a longer file":    func(path string) error { return os.WriteFile(path, []byte("0123456789012345678901234567890"), 0o600) },
+		"a link to a file": func(path string) error { return os.Symlink("other", path) },
+		"a link to none":   func(path string) error { return os.Symlink("none", path) },
+		"a link out of it": func(path string) error { return os.Symlink("../other", path) },
+		"a pipe":           func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a folder":         func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := inMemory(t)
+		blocks := filepath.Join(dir, folder)
+		must(t, os.Mkdir(blocks, 0o700))
+		for _, path := range []string{filepath.Join(dir, "other"), filepath.Join(blocks, "other")} {
+			must(t, os.WriteFile(path, nil, 0o600))
+		}
+		lock := filepath.Join(blocks, lockName)
+		must(t, put(lock))
+		before, err := os.Lstat(lock)
+		must(t, err)
+		w := newWorld(t, dir, plenty, 1)
+		p := w.cache.Open("p", true)
+		w.get(t, 0, onlyA, p)
+		if s := w.tier.Stats(); w.heard("failed: "+lock+": ") != 1 || s.Failed == "" || s.Blocks != 0 {
+			t.Errorf("%s: %+v, %v", name, s, w.events)
+		}
+		w.cache.ClosePlan(p)
+		w.leave(t)
+		after, err := os.Lstat(lock)
+		if err != nil || after.Mode() != before.Mode() || after.Size() != before.Size() || !os.SameFile(before, after) {
+			t.Errorf("%s: %v became %v, %v", name, before, after, err)
+		}
+		for _, path := range []string{filepath.Join(dir, "other"), filepath.Join(blocks, "other")} {
+			if info, err := os.Stat(path); err != nil || info.Size() != 0 {
+				t.Errorf("%s: %s: %v, %v", name, path, info, err)
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(blocks, "none")); err == nil {
+			t.Errorf("%s: what a link leads to was made", name)
+		}
+	}
+	// One that was killed leaves its own behind.
+	dir := inMemory(t)
+	must(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, folder, lockName), []byte("4194304\n"), 0o600))
+	w := newWorld(t, dir, plenty, 1)
+	if s := w.tier.Stats(); s.Failed != "" {
+		t.Errorf("%+v", s)
+	}
+	w.leave(t)
+}

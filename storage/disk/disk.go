@@ -25,7 +25,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -141,8 +140,7 @@ type trouble struct {
 var _ cache.Below = (*Tier)(nil)
 
 const (
-	folder   = "blocks" // within the directory
-	lockName = "lock"
+	folder = "blocks" // within the directory
 
 	queued  = 1 << 14 // blocks that wait to be written at most: their names, not their rows
 	writers = 2       // so that one writes while the other waits for the disk
@@ -191,46 +189,7 @@ func (t *Tier) enter(ctx context.Context) error {
 	if t.root, err = os.OpenRoot(dir); err != nil {
 		return err
 	}
-	if t.held, err = t.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|quietly, 0o600); err != nil {
-		return err
-	}
 	return t.lock(ctx)
-}
-
-// lock waits for the lock and writes down whose it is.
-func (t *Tier) lock(ctx context.Context) error {
-	const again = 50 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, t.options.Wait)
-	defer cancel()
-	for {
-		taken, err := lock(t.held)
-		if err != nil {
-			return err
-		}
-		if !taken {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return ctx.Err()
-			}
-			return fmt.Errorf("%s: %w by process %s", t.options.Dir, ErrBusy, t.holder())
-		case <-time.After(again):
-		}
-	}
-	if err := t.held.Truncate(0); err != nil {
-		return err
-	}
-	_, err := t.held.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
-	return err
-}
-
-// holder is the process that has the lock, by its own word.
-func (t *Tier) holder() string {
-	b := make([]byte, 20)
-	n, _ := t.held.ReadAt(b, 0)
-	return strings.TrimSpace(string(b[:n]))
 }
 
 func (t *Tier) leave() {
