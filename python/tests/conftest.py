@@ -15,6 +15,9 @@ from headrace.connection import Connection
 
 Start = Callable[..., tuple[subprocess.Popen[str], int]]
 
+# Shells that start the tests in the background have them ignore Ctrl-C, which processes that tests start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture
 def gateway() -> Iterator[Gateway]:
