@@ -29,13 +29,18 @@ type verified struct {
 	Rows     int64        `json:"rows"` // that were read
 	Seconds  float64      `json:"seconds"`
 	Bad      []badShard   `json:"bad"`
+	Unread   int64        `json:"unread"`          // shards of which nothing is known: nobody could send them just now
+	Why      string       `json:"why,omitempty"`   // that is so, of the last one
 	Drift    []wire.Drift `json:"drift,omitempty"` // columns that are not the same in all shards
 	total    int64        // rows that there should be
 	bar      io.Writer    // nil: nobody watches
 	began    time.Time
 
-	mu    sync.Mutex // guards Rows and what is below while shards are read
-	done  int64      // shards
+	alone sync.RWMutex // held for writing by who reads a shard while no other is
+	mu    sync.Mutex   // guards Rows and what is below while shards are read
+	done  int64        // shards
+	vain  int          // shards in a row that could not be read even alone
+	ended error        // why no more are asked for
 	drawn time.Time
 }
 
@@ -53,7 +58,7 @@ func verifyCommand() *cobra.Command {
 		Short: "Read every byte of a dataset, and print which files to leave out",
 		Long: `Read every byte of a dataset: all rows of all shards are decoded, checksums compared where files have some.
 Shards that cannot be read to their end are printed with the reason, and as the key exclude of a config.
-Exits with 1 if there are any. Columns that are not the same in all shards are printed, too.`,
+Exits with 1 if there are any, or if nobody could send some just now. Columns that are not the same in all shards are printed, too.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("name a DATASET: one")
@@ -110,38 +115,81 @@ func (v *verified) walk(ctx context.Context, c *client.Client) error {
 
 // shards reads all of them and lists the bad ones in their order.
 func (v *verified) shards(ctx context.Context, c *client.Client) error {
-	bad := make([]error, v.Shards)
+	ends := make([]error, v.Shards)
 	var group errgroup.Group
 	group.SetLimit(verifyAtOnce)
 	for i := range v.Shards {
 		group.Go(func() error {
-			bad[i] = v.shard(ctx, c, i)
+			ends[i] = v.shard(ctx, c, i)
 			return ctx.Err()
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for i, err := range bad {
-		if status.Code(err) == codes.Unavailable { // perhaps because of the others: too little memory, or too many streams
-			err = v.shard(ctx, c, int64(i))
-		}
-		if err != nil {
+	for _, err := range ends {
+		switch {
+		case err == nil:
+		case passing(err):
+			v.Unread, v.Why = v.Unread+1, err.Error()
+		default:
 			v.Bad = append(v.Bad, badShard{named(err), err.Error()})
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
-// shard reads all rows of shard number i. Those of one that nobody could send for now do not count.
-func (v *verified) shard(ctx context.Context, c *client.Client, i int64) error {
-	rows, err := v.read(ctx, c, i)
-	if status.Code(err) == codes.Unavailable {
-		v.passed(-rows, 0)
-	} else {
-		v.passed(0, 1)
+// passing tells whether an error says nothing of a shard, but that the gateway, the store or the caller's token are of no
+// use just now.
+func passing(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Unauthenticated, codes.DeadlineExceeded:
+		return true
 	}
+	return false
+}
+
+// enough is how many shards in a row nobody can send before no more are asked for: each may take a store's whole patience.
+const enough = 3
+
+// shard reads all rows of shard number i. If that fails in passing, it is read again while no other is: there may have been
+// too little memory for all, or too many streams. Rows of one that fails in passing do not count.
+func (v *verified) shard(ctx context.Context, c *client.Client, i int64) error {
+	v.alone.RLock()
+	rows, err := v.unlessEnded(ctx, c, i)
+	v.alone.RUnlock()
+	if passing(err) && ctx.Err() == nil {
+		v.passed(-rows, 0)
+		v.alone.Lock()
+		defer v.alone.Unlock()
+		if rows, err = v.unlessEnded(ctx, c, i); passing(err) {
+			v.passed(-rows, 0)
+			v.failed(err)
+			return err
+		}
+	}
+	v.passed(0, 1)
 	return err
+}
+
+// unlessEnded reads a shard, unless enough could not be read for a reason that is likely to be this one's, too.
+func (v *verified) unlessEnded(ctx context.Context, c *client.Client, i int64) (int64, error) {
+	v.mu.Lock()
+	err := v.ended
+	v.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return v.read(ctx, c, i)
+}
+
+// failed notes that nobody can send a shard.
+func (v *verified) failed(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.vain++; v.vain >= enough {
+		v.ended = err
+	}
 }
 
 // read reads all rows of a shard, and says how many those were.
@@ -172,6 +220,9 @@ func (v *verified) passed(rows, shards int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.Rows, v.done = v.Rows+rows, v.done+shards
+	if shards > 0 {
+		v.vain = 0
+	}
 	if v.bar == nil || time.Since(v.drawn) < often {
 		return
 	}
@@ -184,6 +235,9 @@ func (v *verified) passed(rows, shards int64) {
 // errBad is how a walk ends that found something.
 var errBad = errors.New("not all of it can be read")
 
+// errUnread is how a walk ends that could not find out.
+var errUnread = errors.New("not all of it could be asked for, so nobody knows whether it can be read: try again")
+
 func (v *verified) tell(w io.Writer, asJSON bool) error {
 	if asJSON {
 		if err := json.NewEncoder(w).Encode(v); err != nil {
@@ -195,12 +249,18 @@ func (v *verified) tell(w io.Writer, asJSON bool) error {
 	if len(v.Bad) > 0 {
 		return fmt.Errorf("%s: %w: %d of %d shards", v.Dataset, errBad, len(v.Bad), v.Shards)
 	}
+	if v.Unread > 0 {
+		return fmt.Errorf("%s: %w: %d of %d shards", v.Dataset, errUnread, v.Unread, v.Shards)
+	}
 	return nil
 }
 
 func (v *verified) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s rows read in %.1f s, %s rows/s; %d of %d shards cannot be read\nsnapshot %s\n",
 		v.Dataset, count(v.Rows), v.Seconds, count(int64(float64(v.Rows)/max(v.Seconds, 1e-9))), len(v.Bad), v.Shards, v.Snapshot)
+	if v.Unread > 0 {
+		fmt.Fprintf(w, "\n%s shards could not be read just now, which says nothing of them: %s\n", count(v.Unread), v.Why)
+	}
 	printDrift(w, v.Dataset, v.Drift)
 	var globs []string
 	for _, b := range v.Bad {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -52,6 +54,11 @@ func (n *narrow) DoGet(t *flight.Ticket, out flight.FlightService_DoGetServer) e
 	if at := req.Shards.From; at == 2 || at == 4 {
 		return status.Error(codes.DataLoss, fmt.Sprintf("shard \"part-%d\": a bad page", at))
 	}
+	return sendRows(out)
+}
+
+// sendRows sends three rows.
+func sendRows(out flight.FlightService_DoGetServer) error {
 	s := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, s)
 	defer b.Release()
@@ -63,15 +70,15 @@ func (n *narrow) DoGet(t *flight.Ticket, out flight.FlightService_DoGetServer) e
 	return w.WriteWithAppMetadata(rows, wire.BatchMeta{}.Marshal())
 }
 
-// TestVerifyReadsAgainWhatWasTurnedAway: a shard is bad only if it cannot be read while no other is; bad ones are told in
-// their order, whichever was read first.
-func TestVerifyReadsAgainWhatWasTurnedAway(t *testing.T) {
+// walked is what is found behind a server.
+func walked(t *testing.T, behind flight.FlightServer) *verified {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	flight.RegisterFlightServiceServer(server, &narrow{refused: make(chan struct{})})
+	flight.RegisterFlightServiceServer(server, behind)
 	var serving errgroup.Group
 	serving.Go(func() error { return server.Serve(l) })
 	defer func() { server.Stop(); _ = serving.Wait() }()
@@ -84,10 +91,70 @@ func TestVerifyReadsAgainWhatWasTurnedAway(t *testing.T) {
 	if err := v.walk(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if v.Rows != (narrowShards-2)*narrowRows || v.done != narrowShards {
-		t.Errorf("%d rows, %d shards", v.Rows, v.done)
+	return v
+}
+
+// TestVerifyReadsAgainWhatWasTurnedAway: a shard is bad only if it cannot be read while no other is; bad ones are told in
+// their order, whichever was read first.
+func TestVerifyReadsAgainWhatWasTurnedAway(t *testing.T) {
+	v := walked(t, &narrow{refused: make(chan struct{})})
+	if v.Rows != (narrowShards-2)*narrowRows || v.done != narrowShards || v.Unread != 0 {
+		t.Errorf("%d rows, %d shards, %d unread", v.Rows, v.done, v.Unread)
 	}
 	if len(v.Bad) != 2 || v.Bad[0].Shard != "part-2" || v.Bad[1].Shard != "part-4" {
 		t.Errorf("%+v", v.Bad)
+	}
+}
+
+// failing is a gateway whose store can be reached for some shards of many.
+type failing struct {
+	narrow
+	code  codes.Code
+	sends func(shard int64) bool
+	asked sync.Map // shards, by number
+}
+
+const failingShards = 500
+
+func (f *failing) ListFlights(_ *flight.Criteria, out flight.FlightService_ListFlightsServer) error {
+	return out.Send(&flight.FlightInfo{
+		FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{"d"}},
+		AppMetadata:      wire.ListedMeta{Rows: failingShards * narrowRows, Shards: failingShards, Snapshot: "s"}.Marshal(),
+	})
+}
+
+func (f *failing) DoGet(t *flight.Ticket, out flight.FlightService_DoGetServer) error {
+	req, err := wire.Parse(t.GetTicket())
+	if err != nil {
+		return err
+	}
+	f.asked.Store(req.Shards.From, nil)
+	if f.sends(req.Shards.From) {
+		return sendRows(out)
+	}
+	return status.Error(f.code, "shard \"part\": the store does not answer")
+}
+
+// TestVerifyTellsWhatItCouldNotAskFor: a store that does not answer, or a token that has expired, says nothing of shards:
+// they are not told to be bad, or to be left out, and not asked for one by one for ever.
+func TestVerifyTellsWhatItCouldNotAskFor(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.Unauthenticated} {
+		f := &failing{code: code, sends: func(shard int64) bool { return shard < 20 }}
+		v := walked(t, f)
+		asked := 0
+		f.asked.Range(func(any, any) bool { asked++; return true })
+		if v.Rows != 20*narrowRows || v.Unread != failingShards-20 || len(v.Bad) != 0 || asked > 20+2*verifyAtOnce {
+			t.Errorf("%v: %d rows, %d unread, %d asked for, %+v", code, v.Rows, v.Unread, asked, v.Bad)
+		}
+		var out strings.Builder
+		if err := v.tell(&out, false); !errors.Is(err, errUnread) || strings.Contains(out.String(), "exclude") ||
+			!strings.Contains(out.String(), "480 shards could not be read just now, which says nothing of them") || !strings.Contains(out.String(), "the store does not answer") {
+			t.Errorf("%v\n%s", err, out.String())
+		}
+	}
+	// Some here and there do not keep it from the others.
+	v := walked(t, &failing{code: codes.Unavailable, sends: func(shard int64) bool { return shard%10 != 3 }})
+	if v.Rows != (failingShards-50)*narrowRows || v.Unread != 50 || len(v.Bad) != 0 {
+		t.Errorf("%d rows, %d unread, %+v", v.Rows, v.Unread, v.Bad)
 	}
 }
