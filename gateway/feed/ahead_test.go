@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,6 +139,79 @@ func TestBlocksOfSeveralSegmentsAreReadAhead(t *testing.T) {
 		if c.w.load == nil {
 			t.Errorf("block %v was not begun", c.w.at)
 		}
+	}
+	s.Close()
+	r.close(t)
+}
+
+// begun lists which of the windows that are read ahead in a stream's only span were begun.
+func (s *Stream) begun() (all []bool) {
+	for _, c := range s.next[0].list {
+		all = append(all, c.w.load != nil)
+	}
+	return all
+}
+
+// asStored opens a stream over the numbers of a data set as they are stored, in one epoch.
+func (r *rig) asStored(t *testing.T, dataset string) *Stream {
+	t.Helper()
+	return r.open(t, r.walk(t, request{dataset: dataset, columns: []string{"id"}, cut: sampler.Cut{End: 1, Tail: sampler.Keep}}))
+}
+
+// Nothing that is needed later is begun while there is no memory for what is needed sooner, however little it takes.
+func TestNothingIsBegunPastWhatWasRefused(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	r.Feed = New(r.store, r.pool, r.ledger, r.cache, Decoders{Min: 3})
+	s := r.asStored(t, "uneven")
+	m := r.ledger.Stats()
+	others, err := r.ledger.Try(m.Limit - m.Reserved - 1<<19) // what is left does for each window but the one of 800 kB
+	must(t, err)
+	take(t, s, 1)
+	if got, want := s.begun(), []bool{true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("begun are %v of the windows ahead, not %v", got, want)
+	}
+	others.Close()
+	take(t, s, 1<<30)
+	s.Close()
+	r.close(t)
+}
+
+// A stream reads ahead, beyond its next window, an equal part of half the memory and no more, though more is free.
+func TestStreamsReadAheadEqualParts(t *testing.T) {
+	need(t)
+	for _, test := range []struct{ streams, want int }{{1, 7}, {4, 3}} { // 11 MiB and 2.75 for windows of 0.8
+		r := newRig(t, 1<<30)
+		r.account(t, budget.Options{Limit: 22 << 20}, nothing)
+		r.Feed = New(r.store, r.pool, r.ledger, r.cache, Decoders{Min: 7 * test.streams})
+		s, open := r.asStored(t, "even"), []*Stream(nil)
+		for range test.streams - 1 {
+			open = append(open, r.asStored(t, "one"))
+		}
+		take(t, s, 1)
+		want := make([]bool, 7)
+		for i := range test.want {
+			want[i] = true
+		}
+		if got := s.begun(); !slices.Equal(got, want) {
+			t.Errorf("%d streams: begun are %v of the windows ahead, not %v", test.streams, got, want)
+		}
+		for _, s := range append(open, s) {
+			s.Close()
+		}
+		r.close(t)
+	}
+}
+
+// The blocks of a segment are decoded one after the other by one scanner: only the first of them is begun.
+func TestASegmentIsReadAheadByOneScanner(t *testing.T) {
+	need(t)
+	r := newRig(t, 1<<30)
+	r.Feed = New(r.store, r.pool, r.ledger, r.cache, Decoders{Min: 4})
+	s := r.asStored(t, "long")
+	take(t, s, 1)
+	if got, want := s.begun(), []bool{true, false, false, false}; !slices.Equal(got, want) {
+		t.Errorf("begun are %v of the blocks ahead, not %v", got, want)
 	}
 	s.Close()
 	r.close(t)

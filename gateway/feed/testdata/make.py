@@ -44,6 +44,16 @@ parquet("long", [[2400]], pad=16384)                               # one of 10 b
 arrow("batches", [[50, 1, 0, 130], [7], [90, 90, 90, 25], [400]])  # a block each
 arrow("one", [[1]])
 
+# Numbers only, a block in each file.
+def numbers(dataset, rows):
+    for number, n in enumerate(rows):
+        t = pa.table({"id": pa.array(np.arange(n) + sum(rows[:number]))})
+        with ipc.new_file(path(dataset, f"{number}.arrow"), t.schema) as writer:
+            writer.write_table(t)
+
+numbers("uneven", [10, 10, 100_000, 10])
+numbers("even", [100_000] * 8)
+
 # Strings that take a thousand times what the file says: every row points at one of three.
 schema = pa.schema([("id", pa.int64()), ("text", pa.dictionary(pa.int32(), pa.string())), ("bytes", pa.dictionary(pa.int32(), pa.binary()))])
 words = [letter * 40_000 for letter in "abc"]
