@@ -216,8 +216,8 @@ random = np.random.default_rng(3)
 root = Path(sys.argv[1])
 for name in ("wide", "row"):
     (root / name).mkdir()
-x = pa.FixedSizeListArray.from_arrays(pa.array(random.random(25_000 * 1000, np.float32)), 1000)
-pq.write_table(pa.table({"x": x}), root / "wide" / "x.parquet", row_group_size=25_000)
+x = pa.FixedSizeListArray.from_arrays(pa.array(random.random(50_000 * 1000, np.float32)), 1000)
+pq.write_table(pa.table({"x": x}), root / "wide" / "x.parquet", row_group_size=50_000)
 blob = [random.bytes(5_000_000), b"small", random.bytes(1_000_000), random.bytes(3_000_000)]
 pq.write_table(pa.table({"blob": blob}), root / "row" / "x.parquet")
 `, dir)
@@ -225,8 +225,8 @@ pq.write_table(pa.table({"blob": blob}), root / "row" / "x.parquet")
 	python(t, `
 limited = [("grpc.max_receive_message_length", 4 << 20)]
 client = fl.connect(sys.argv[1], generic_options=limited)
-assert read(client, dataset="wide").num_rows == 25_000
-assert read(client, dataset="wide", batch_size=1000, max_message_bytes=1_000_000).num_rows == 25_000
+assert read(client, dataset="wide").num_rows == 50_000
+assert read(client, dataset="wide", batch_size=1000, max_message_bytes=1_000_000).num_rows == 50_000
 try:
     read(client, dataset="row")
     raise SystemExit("a row of 5 MB went through a limit of 4 MiB")
