@@ -232,7 +232,7 @@ telemetry: {log: loud, otlp: localhost}
 		"headrace.yaml:10: auth.isuer: unknown key; did you mean auth.issuer?",
 		`headrace.yaml:12: auth.keys[0].algorithm: "RS512" is none of HS256, RS256, ES256, EdDSA`,
 		"headrace.yaml:15: datasets[0].url: must not be empty",
-		"headrace.yaml:15: datasets[0].kind: unknown key",
+		"headrace.yaml:15: datasets[0].kind: unknown key; there are: name, url, schema, files, exclude, partitioning",
 		`headrace.yaml:17: datasets[1].files: a list is expected, not "all"`,
 		"headrace.yaml:18: datasets[2]: keys with values are expected here, not a list",
 		`headrace.yaml:19: refresh: "30" is not a duration such as 30s, 1m30s or 2h`,
@@ -340,6 +340,8 @@ func TestContradictions(t *testing.T) {
 		"listen: unix:/run/a\ntls: {cert: a, key: b}":        "tls: clients speak plaintext",
 		"cache: {disk: {limit: 1GiB}}":                       "headrace.yaml:2: cache.disk.limit: needs cache.disk.dir",
 		"cache: {disk: {dir: /var/cache, limit: 100}}":       "headrace.yaml:2: cache.disk.limit: 100 bytes are too little; at least 16MiB",
+		"cache: {disk: {dir: \"s3://b/c\", limit: 1GiB}}":    `headrace.yaml:2: cache.disk.dir: "s3://b/c" is a URL: a path on this machine`,
+		"cache: {disk: {path: c}}":                           `headrace.yaml:2: cache.disk.path: unknown key; there are: dir, limit`,
 		"memory: 127MiB":                                     "headrace.yaml:2: memory: 133169152 bytes are too little",
 		"cache: {decoders: {min: 3, max: 2}}":                "cache.decoders.max: 2 are fewer than min, 3",
 		"cache: {decoders: {grow_at: 0}}":                    "cache.decoders.grow_at: must be at least 1",
@@ -393,11 +395,12 @@ func TestEnvironment(t *testing.T) {
 	if c.Auth.Issuer != "https://other=1" || c.Limits.DrainTimeout != 5*time.Second || c.TLS.Cert != "c.pem" || !c.Insecure {
 		t.Errorf("%+v", c)
 	}
-	_, problems = load(t, jwt, "HEADRACE_AUTH_ISUER=x", "HEADRACE_DATASETS=[]", "HEADRACE_AUTH_JWKS=x", "HEADRACE_MEMORY=much", "HEADRACE_LISTEN_PORT=8815", "HEADRACE_=x")
+	_, problems = load(t, jwt, "HEADRACE_AUTH_ISUER=x", "HEADRACE_DATASETS=[]", "HEADRACE_AUTH_JWKS=x", "HEADRACE_MEMORY=much", "HEADRACE_LISTEN_PORT=8815", "HEADRACE_=x", "HEADRACE_TENANTS_VISION_MEMORY=0.5")
 	want := []string{
 		"HEADRACE_: no such key", "HEADRACE_AUTH_ISUER: no such key; did you mean HEADRACE_AUTH_ISSUER?",
 		"HEADRACE_AUTH_JWKS: auth.jwks: x is not supported yet",
 		"HEADRACE_DATASETS: datasets can only be set in a file", "HEADRACE_LISTEN_PORT: no such key", `HEADRACE_MEMORY: memory: "much" is not a size such as 8GiB or 500MB`,
+		"HEADRACE_TENANTS_VISION_MEMORY: tenants can only be set in a file",
 	}
 	if !reflect.DeepEqual(problems, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(problems, "\n"), strings.Join(want, "\n"))

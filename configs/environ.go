@@ -30,6 +30,8 @@ func (l *loader) environ(environ []string) {
 		}
 		i := slices.IndexFunc(keys, func(k key) bool { return !k.inList() && environName(k.name) == name })
 		switch {
+		case i < 0 && inFileOnly(name) != "":
+			l.problems = append(l.problems, name+": "+inFileOnly(name)+" can only be set in a file")
 		case i < 0:
 			l.problems = append(l.problems, name+": no such key"+environHint(name))
 		case !keys[i].scalar():
@@ -38,6 +40,16 @@ func (l *loader) environ(environ []string) {
 			l.set(keys[i], keys[i].name, name, "", text)
 		}
 	}
+}
+
+// inFileOnly is the list or table that a variable is to set a part of, or nothing.
+func inFileOnly(name string) string {
+	for _, k := range keys {
+		if !k.inList() && !k.scalar() && strings.HasPrefix(name, environName(k.name)+"_") {
+			return k.name
+		}
+	}
+	return ""
 }
 
 // flags takes the texts of the command line.

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,7 +25,25 @@ func hint(name string) string {
 			return fmt.Sprintf("; did you mean %s?", k.name)
 		}
 	}
-	return ""
+	return beside(name)
+}
+
+// beside lists the keys that are in the group of an unknown one, if it is in one.
+func beside(name string) string {
+	prefix := strings.TrimSuffix(name, tail(name))
+	var all []string
+	for _, k := range keys {
+		if rest, in := strings.CutPrefix(k.name, prefix); in && prefix != "" && k.at != nil {
+			rest, _, _ = strings.Cut(rest, ".")
+			if rest = strings.TrimSuffix(rest, "[]"); !slices.Contains(all, rest) {
+				all = append(all, rest)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; there are: %s", strings.Join(all, ", "))
 }
 
 func environHint(name string) string {

@@ -50,12 +50,20 @@ func (k kind) parse(folder, text string) (any, error) {
 	case anAddress:
 		return text, checkAddress(text)
 	case aPath:
-		return resolve(folder, text), nil
+		return parsePath(folder, text)
 	case aLocation:
 		return parseLocation(folder, text)
 	default:
 		return text, nil
 	}
+}
+
+// parsePath reads a path on this machine. A URL would make a folder of that name, and nobody would look for it there.
+func parsePath(folder, text string) (string, error) {
+	if strings.Contains(text, "://") {
+		return "", fmt.Errorf("%q is a URL: a path on this machine is needed here", text)
+	}
+	return resolve(folder, text), nil
 }
 
 // Other spellings (yes, on, 1) mean different things to different readers of YAML, so they are refused.

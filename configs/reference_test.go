@@ -62,8 +62,8 @@ its line; ` + "`headrace config check --explain`" + ` prints the table below.
 - Keys that are unknown, or set twice, are refused. So are anchors, aliases and tags.
 - **Paths** are relative to the folder of the file; in variables and on the command line, to the working directory.
 - **Sizes** are bytes, with a unit if you like: ` + "`500MB`, `8GiB`, `1048576`" + `. **Durations** have units: ` + "`30s`, `1m30s`, `2h`" + `.
-- **Variables** override single values: ` + "`HEADRACE_AUTH_ISSUER` for `auth.issuer`, `HEADRACE_LIMITS_DRAIN_TIMEOUT` for\n  `limits.drain_timeout`" + `. An empty variable counts as unset. Lists can only be set in the file. Other variables that start
-  with ` + "`HEADRACE_`" + ` are refused, for they are probably misspelt, except ` + "`HEADRACE_TOKEN`, `HEADRACE_PYTHON`,\n  `HEADRACE_CORPORA`, `HEADRACE_STORES`" + `, and those that Kubernetes and Docker set for a service of that name.
+- **Variables** override single values: ` + "`HEADRACE_AUTH_ISSUER` for `auth.issuer`, `HEADRACE_LIMITS_DRAIN_TIMEOUT` for\n  `limits.drain_timeout`" + `. An empty variable counts as unset. Lists and ` + "`tenants`" + ` can only be set in the file.
+  Other variables that start with ` + "`HEADRACE_`" + ` are refused, for they are probably misspelt, except ` + "`HEADRACE_TOKEN`, `HEADRACE_PYTHON`,\n  `HEADRACE_CORPORA`, `HEADRACE_STORES`" + `, and those that Kubernetes and Docker set for a service of that name.
 - **Flags** override both.
 - Without a file, auth mode is ` + "`none`" + ` unless flags or variables say otherwise, and only loopback addresses are served.
 
