@@ -222,7 +222,7 @@ while True:
 	if out, errOut, err := run(t, "ls", "--server", s.uri, "--tls-ca", certs+"/cert.pem"); err != nil || !strings.Contains(out, filepath.Base(dir)) {
 		t.Errorf("ls with --tls-ca: %v %s%s", err, out, errOut)
 	}
-	if _, errOut, err := run(t, "ls", "--server", s.uri); err == nil || !strings.Contains(errOut, "certificate") {
+	if _, errOut, err := run(t, "ls", "--server", s.uri); err == nil || !strings.Contains(errOut, "--tls-ca names") {
 		t.Errorf("ls without --tls-ca: %v %s", err, errOut)
 	}
 	makeCertificate(t, certs, 2) // renewed without a restart

@@ -210,6 +210,12 @@ func TestWindowsThatNeverFitAreRefusedWhenPlanned(t *testing.T) {
 	if errOut, err := plan(advice[1]); err != nil {
 		t.Errorf("window_blocks %s is refused, too: %v %s", advice[1], err, errOut)
 	}
+	for memory, fits := range map[string]bool{"128MiB": false, "1GiB": true} { // in process: of a gateway that is not there yet
+		_, errOut, err := run(t, "plan", "big", "--folder", hoards(t), "--shuffle", "window", "--batch-size", "250", "--window-blocks", "30", "--memory", memory)
+		if (err == nil) != fits || !fits && !strings.Contains(errOut, "windows of 30 blocks") {
+			t.Errorf("with %s: %v %s", memory, err, errOut)
+		}
+	}
 	if errOut, err := plan("8", "--memory", "129MiB", "--batch-size", "48000"); err == nil || !strings.Contains(errOut, "bytes needed, of ") {
 		t.Errorf("batches that never fit: %v %s", err, errOut)
 	}

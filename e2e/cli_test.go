@@ -117,6 +117,9 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"plan words --shuffle windows --server " + s.uri, 2, "shuffle"},
 		{"plan words --split 0:9000 --server " + s.uri, 2, "SEED,FROM,TO"},
 		{"plan words --split 1,2,many --server " + s.uri, 2, "split"},
+		{"ls --server " + strings.Replace(s.uri, "grpc://", "grpc+tls://", 1), 1, "it speaks plaintext: --server grpc://"},
+		{"ls --cache --folder " + dir, 1, "cache"},
+		{"warm words --folder " + dir, 2, "folder"},
 		{"frobnicate", 1, "frobnicate"},
 	} {
 		out, errOut, err := run(t, strings.Fields(c.args)...)

@@ -52,6 +52,9 @@ with pa.ipc.new_file(root + "/good/a.arrow", t.schema) as w:
 			t.Errorf("no %q:\n%s", want, out)
 		}
 	}
+	if strings.Contains(out, "rpc error") {
+		t.Errorf("gRPC's own words:\n%s", out)
+	}
 	out, _, _ = run(t, "verify", "bad", "--folder", dir, "--json")
 	var found struct {
 		Rows, Shards int64

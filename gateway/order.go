@@ -126,7 +126,7 @@ func (s *Server) affordable(p sampler.Plan, blocks, bytes int64) error {
 	case p.Shuffle == sampler.ShuffleWindow && windowBytes(p, blocks, bytes) > limit:
 		each := meanBlock(blocks, bytes)
 		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: %s",
-			budget.ErrTooLarge, p.WindowBlocks, each, p.Groups, limit, smaller(limit/frame.Cost(each), p))
+			budget.ErrTooLarge, min(p.WindowBlocks, blocks), each, p.Groups, limit, smaller(limit/frame.Cost(each), p))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *Server) affordable(p sampler.Plan, blocks, bytes int64) error {
 func smaller(blocks int64, p sampler.Plan) string {
 	switch {
 	case blocks >= p.Groups:
-		return fmt.Sprintf("window_blocks may be %d at most", blocks/p.Groups)
+		return fmt.Sprintf("window_blocks may be %d at most, unless the gateway gets more memory", blocks/p.Groups)
 	case blocks > 0:
 		return fmt.Sprintf("groups may be %d at most, each with windows of window_blocks 1", blocks)
 	default:

@@ -25,13 +25,23 @@ const defaultServer = "grpc://127.0.0.1:8815"
 
 // target is which data a reading command looks at: a running gateway's, or what a config or a folder names, read in the
 // command's own process.
-type target struct{ server, token, ca, config, folder string }
+type target struct {
+	server, token, ca, config, folder string
+	memory                            int64 // of a gateway in process; 0: what the config says
+}
 
-func (t *target) flags(cmd *cobra.Command) {
+// remote are the flags of commands about what a running gateway does; one in process would have nothing to tell.
+func (t *target) remote(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.server, "server", defaultServer, "a running gateway: grpc://HOST:PORT, grpc+tls://HOST:PORT or grpc+unix:///PATH")
 	f.StringVar(&t.token, "token", "", "the token, or @FILE that holds it")
 	f.StringVar(&t.ca, "tls-ca", "", "a file of certificates (PEM) to trust instead of the system's")
+}
+
+// flags are those of commands about data, which can be read in process as well.
+func (t *target) flags(cmd *cobra.Command) {
+	t.remote(cmd)
+	f := cmd.Flags()
 	f.StringVar(&t.config, "config", "", "read what this config names, in process, as an operator who may see everything")
 	f.StringVar(&t.folder, "folder", "", "read this folder, or this bucket such as s3://BUCKET/PREFIX, in process")
 	cmd.MarkFlagsMutuallyExclusive("server", "config", "folder")
@@ -47,6 +57,9 @@ func (t *target) with(ctx context.Context, f func(context.Context, *client.Clien
 	cfg, all, err := t.local()
 	if err != nil {
 		return err
+	}
+	if t.memory > 0 {
+		cfg.Memory = t.memory
 	}
 	return t.inProcess(ctx, cfg, all, f)
 }
@@ -113,22 +126,52 @@ func (t *target) dial(ctx context.Context, uri string, f func(context.Context, *
 	return t.plain(uri, f(ctx, c))
 }
 
-// plain says what a gateway answered without gRPC's words around it, and what to do about it.
-func (t *target) plain(uri string, err error) error {
+// answered is what a gateway said, without gRPC's words around it.
+func answered(err error) string {
+	if said := statusIn(err); said != nil {
+		return said.Message()
+	}
+	return err.Error()
+}
+
+// statusIn is a gateway's answer below an error; nil: it comes from somewhere else.
+func statusIn(err error) *status.Status {
 	var answer interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &answer) {
+		return nil
+	}
+	return answer.GRPCStatus()
+}
+
+// plain says what a gateway answered without gRPC's words around it, and what to do about it.
+func (t *target) plain(uri string, err error) error {
+	said := statusIn(err)
+	if said == nil {
 		return err
 	}
-	said := answer.GRPCStatus()
 	switch {
 	case said.Code() == codes.Unauthenticated && t.token == "":
 		return fmt.Errorf("%s: pass it with --token @FILE", said.Message())
 	case said.Code() == codes.Unauthenticated:
 		return fmt.Errorf("%s: the gateway's log says what is wrong with this one", said.Message())
 	case said.Code() == codes.Unavailable:
-		return fmt.Errorf("%s: %s\n--server names another gateway; --folder reads without one", uri, said.Message())
+		return fmt.Errorf("%s: %s\n%s", uri, said.Message(), unreachable(said.Message()))
 	default:
 		return errors.New(said.Message())
+	}
+}
+
+// unreachable is what to do about a gateway that did not answer.
+func unreachable(said string) string {
+	switch {
+	case strings.Contains(said, "first record does not look like a TLS handshake"):
+		return "it speaks plaintext: --server grpc://HOST:PORT"
+	case strings.Contains(said, "x509: "):
+		return "--tls-ca names a file of the certificates to trust"
+	case strings.Contains(said, "error reading server preface"):
+		return "it may be reached with TLS only: --server grpc+tls://HOST:PORT"
+	default:
+		return "--server names another gateway; --folder reads without one"
 	}
 }
 

@@ -53,6 +53,8 @@ func lsCommand() *cobra.Command {
 	}
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&kept, "cache", false, "tell what the gateway keeps in memory and how often that serves, instead")
+	cmd.MarkFlagsMutuallyExclusive("cache", "config")
+	cmd.MarkFlagsMutuallyExclusive("cache", "folder")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }

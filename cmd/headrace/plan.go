@@ -47,6 +47,9 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if memory != "" {
+				t.memory = memoryFor(ask.Limit) // of a gateway in process: what would not fit is refused there, too
+			}
 			return t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				if len(receipts) > 0 {
 					return checkReceipts(ctx, c, cmd.OutOrStdout(), req, receipts)
@@ -117,7 +120,7 @@ func (f requestField) flag() string { return strings.ReplaceAll(f.name, "_", "-"
 
 // requestFields are those that say what is delivered; how it is delivered changes no plan.
 var requestFields = []requestField{
-	{name: "snapshot", about: "identity, 64 hex digits; default the newest", text: true},
+	{name: "snapshot", about: "identity (64 hex digits) or tag; default the newest", text: true},
 	{name: "columns", about: "names, separated by commas", comma: true},
 	{name: "shards", about: "FROM:TO, or keys separated by commas", comma: true},
 	{name: "split", about: "SEED,FROM,TO: a part of every block's rows, of 10,000"},

@@ -131,9 +131,9 @@ func (v *verified) shards(ctx context.Context, c *client.Client) error {
 		switch {
 		case err == nil:
 		case passing(err):
-			v.Unread, v.Why = v.Unread+1, err.Error()
+			v.Unread, v.Why = v.Unread+1, answered(err)
 		default:
-			v.Bad = append(v.Bad, badShard{named(err), err.Error()})
+			v.Bad = append(v.Bad, badShard{named(err), answered(err)})
 		}
 	}
 	return nil

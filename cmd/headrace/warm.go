@@ -47,7 +47,7 @@ func warmCommand() *cobra.Command {
 			return nil
 		},
 	}
-	t.flags(cmd)
+	t.remote(cmd)
 	requestFlags(cmd.Flags(), &request)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd
