@@ -185,7 +185,8 @@ func (c *Contract) fits(shard string, s *arrow.Schema) error {
 		case !alike(j, want):
 			why = &clash{[]string{want.Name}, typeText(want), typeText(have)}
 		case have.Nullable && !want.Nullable:
-			why = &clash{[]string{want.Name}, typeText(want) + " not null", typeText(have) + ", nullable"}
+			return fmt.Errorf("%w: column %q is nullable in shard %q, and the given schema says not null: take that out of the schema, or leave the shard out with exclude",
+				ErrMismatch, want.Name, shard)
 		}
 		if why != nil {
 			return fmt.Errorf("%w: column %s is %s in shard %q, which cannot be served as the given schema's %s without loss: give it another type, or leave the shard out with exclude",

@@ -76,7 +76,11 @@ func lacks(listed map[string]bool, files []bucket.Attrs, exclude []string) error
 		return nil
 	}
 	slices.Sort(missing)
-	return fmt.Errorf("%w: %q and %d more that the list of files names", bucket.ErrNotFound, missing[0], len(missing)-1)
+	more := ""
+	if len(missing) > 1 {
+		more = fmt.Sprintf(" and %d more", len(missing)-1)
+	}
+	return fmt.Errorf("%w: %q%s, named by the list of files", bucket.ErrNotFound, missing[0], more)
 }
 
 // checkFiles refuses globs that could never match, and lists that are not alone.

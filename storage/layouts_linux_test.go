@@ -200,7 +200,8 @@ func TestListOfFiles(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	for text, says := range map[string]string{
-		"gone.parquet\nodd name": `"gone.parquet"`,
+		"gone.parquet\nodd name": `"gone.parquet", named by the list`,
+		"a\nb\nc":                `"a" and 2 more, named by`,
 		"odd name\nodd name":     `line 2`,
 		"../odd name":            `line 1`,
 		"/odd name":              `line 1`,

@@ -66,7 +66,7 @@ func stampOf(p Pin) (stamp, bool) {
 }
 
 // errNoTag means that nothing could hold a reader to one version.
-var errNoTag = errors.New("the store tells neither ETag nor generation, so nobody could see whether the object changes while it is read")
+var errNoTag = errors.New("the store tells neither ETag nor generation, so nobody could see whether the object changes while it is read: upload it through the store itself")
 
 // answer is what comes back for a get.
 type answer struct {
