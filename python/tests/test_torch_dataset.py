@@ -448,9 +448,10 @@ def test_a_broken_off_pass_leaves_no_thread(uri: str) -> None:
     [
         ({"num_replicas": 2}, "no option num_replicas: here it is world_size"),
         ({"shuffle_seed": 2}, "here it is seed"),
-        ({"cache_limit": "1gb"}, "the gateway has a limit"),
+        ({"cache_limit": "1gb"}, "`cache.disk.limit` of the gateway"),
         ({"num_workers": 2}, r"here it is DataLoader\(dataset, batch_size=None, num_workers"),
         ({"epoch": 2}, "set_epoch"),
+        ({"rank": 4, "world_size": 4}, "rank 4 of world_size 4: ranks count from 0"),
         ({"shufle": True}, "options are batch_size, columns"),
         ({"format": "numpy"}, 'format is "torch" or "arrow"'),
         ({"batch_size": None}, "batch_size is missing"),
@@ -463,6 +464,14 @@ def test_a_broken_off_pass_leaves_no_thread(uri: str) -> None:
 def test_mistakes_are_told_when_the_data_set_is_made(uri: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(headrace.HeadraceError, match=words):
         make(uri, **options)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_of_batches_are_refused(uri: str, num_workers: int) -> None:
+    context = "spawn" if num_workers else None
+    loader = DataLoader(make(uri), batch_size=2, num_workers=num_workers, multiprocessing_context=context)
+    with pytest.raises(headrace.RequestError, match="batch_size=None"):
+        next(iter(loader))
 
 
 def test_names_of_other_loaders_are_answered_with_ours() -> None:

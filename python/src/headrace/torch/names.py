@@ -8,12 +8,12 @@ from headrace.errors import RequestError
 # Of MosaicML StreamingDataset, HF datasets, WebDataset, torchdata, DataLoader and DistributedSampler. Words of the wire
 # are answered by the gateway.
 _RIVALS = {
-    "remote": "the gateway knows where data lie: pass its uri and the dataset's name",
-    "local": "nothing is kept on this machine: the gateway caches",
-    "cache_dir": "nothing is kept on this machine: the gateway caches",
-    "cache_limit": "nothing is kept on this machine: the gateway has a limit, `memory`",
-    "cache_size": "nothing is kept on this machine: the gateway has a limit, `memory`",
-    "predownload": "the gateway reads ahead by itself",
+    "remote": "uri and dataset: the gateway knows where data lie",
+    "local": "`cache.disk.dir` of the gateway: nothing is kept on this machine",
+    "cache_dir": "`cache.disk.dir` of the gateway: nothing is kept on this machine",
+    "cache_limit": "`memory` and `cache.disk.limit` of the gateway: nothing is kept on this machine",
+    "cache_size": "`memory` and `cache.disk.limit` of the gateway: nothing is kept on this machine",
+    "predownload": "nothing: the gateway reads ahead by itself",
     "download_retry": "retry_for, in seconds",
     "download_timeout": "read_timeout, in seconds",
     "timeout_s": "timeout",

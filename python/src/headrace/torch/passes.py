@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from torch.utils.data._utils.collate import default_collate_fn_map
 
+from headrace.errors import RequestError
 from headrace.stats import Stats
 from headrace.stream import Stream
 from headrace.torch.tensors import Nulls, converter
@@ -20,6 +22,16 @@ class Batch(dict[str, Any]):
 
     epoch: int
     state: State
+
+
+def _refuse(batches: list[Batch], **_: Any) -> Any:
+    """Collates batches for a DataLoader that is told to make batches of batches, which nobody means."""
+    raise RequestError(
+        "batches come ready from the gateway: DataLoader(dataset, batch_size=None), and the dataset has the batch_size"
+    )
+
+
+default_collate_fn_map[Batch] = _refuse
 
 
 class Step(NamedTuple):

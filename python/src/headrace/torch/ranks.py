@@ -23,11 +23,13 @@ def find(rank: int | None, world_size: int | None, environment: Mapping[str, str
     """Returns rank and world size: as given, as torch.distributed says, as in the environment, or 0 of 1.
 
     Raises:
-        RequestError: this process is one of several, and nothing says which.
+        RequestError: this process is one of several, and nothing says which; or there is no such rank.
     """
     if (rank is None) != (world_size is None):
         raise RequestError("rank and world_size go together: pass both, or neither to take them from torch.distributed")
     if rank is not None and world_size is not None:
+        if not 0 <= rank < world_size:
+            raise RequestError(f"rank {rank} of world_size {world_size}: ranks count from 0 to world_size - 1")
         return rank, world_size
     if _up():
         return distributed.get_rank(), distributed.get_world_size()
