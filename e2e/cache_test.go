@@ -103,6 +103,32 @@ assert served(vision) == (misses, misses), (served(vision), misses)
 	}
 }
 
+// foreseenElsewhere asks a gateway of 144 MiB what requests would come to with another memory: what does not fit that is
+// refused though it would fit this one, and the other way round. Windows may have half of what streams may use.
+func foreseenElsewhere(t *testing.T, uri, dir string, block int64) {
+	t.Helper()
+	python(t, `
+client = fl.connect(sys.argv[1])
+def foresee(limit, **fields):
+    body = json.dumps({"request": {"dataset": "d", "batch_size": 250, **fields}, "limit": limit})
+    return json.loads(next(client.do_action(fl.Action("headrace.forecast", body.encode()))).body.to_pybytes())
+def refused(limit, **fields):
+    try:
+        return not foresee(limit, **fields)
+    except pa.ArrowInvalid as err:
+        return "larger than the memory limit" in str(err)
+assert refused(0, shuffle="full") and foresee(1 << 30, shuffle="full")["hits"] == 1
+assert foresee(0, shuffle="window", window_blocks=8)["hot"] and refused(int(1.9 * 8 * int(sys.argv[2])), shuffle="window", window_blocks=8)
+`, uri, fmt.Sprint(block))
+	folder := []string{"plan", "big", "--folder", dir, "--shuffle", "full", "--batch-size", "250"}
+	if _, errOut, err := run(t, append(folder, "--memory", "144MiB")...); err == nil || !strings.Contains(errOut, "larger than the memory limit") {
+		t.Errorf("a full shuffle in 144 MiB: %v %s", err, errOut)
+	}
+	if out, errOut, err := run(t, append(folder, "--memory", "1TiB")...); err != nil || !strings.Contains(out, "100.0 %") {
+		t.Errorf("a full shuffle in 1 TiB: %v %s\n%s", err, errOut, out)
+	}
+}
+
 // What plan foresees of epochs is what they come to from the second on, with memory for about half of the data.
 func TestForecastsComeTrue(t *testing.T) {
 	t.Parallel()
@@ -156,6 +182,7 @@ assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].tick
 		if other.Forecast.Hits != 1 || other.Forecast.Fetched != 0 || other.Forecast.Policy != policy {
 			t.Errorf("with memory for everything %+v", other.Forecast)
 		}
+		foreseenElsewhere(t, s.uri, dir, block)
 		out, errOut, err := run(t, append([]string{"plan"}, request...)...)
 		for _, want := range []string{`hot data +96\.0 MiB; with \d+\.\d MiB of memory, \d\.\d times that, all of it stays`, `kept +\d+\.\d MiB of \d+\.\d MiB for streams, by policy ` + policy, `hits +\d+\.\d %`} {
 			if err != nil || !regexp.MustCompile(want).MatchString(out) {

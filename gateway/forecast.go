@@ -13,7 +13,8 @@ import (
 // forecastAction is the action that foresees what a request would find in memory, and what its epochs would fetch.
 const forecastAction = "headrace.forecast"
 
-// forecast follows the epochs of a request, all its ranks and workers together, with the gateway's memory to themselves.
+// forecast follows the epochs of a request, all its ranks and workers together, with the gateway's memory to themselves,
+// or that of one with so many bytes for streams as they say: what that one would refuse is refused.
 func (s *Server) forecast(ctx context.Context, body []byte) ([]byte, error) {
 	asked, err := wire.ParseForecast(body)
 	if err != nil {
@@ -28,7 +29,7 @@ func (s *Server) forecast(ctx context.Context, body []byte) ([]byte, error) {
 	if asked.Limit == 0 {
 		asked.Limit = s.Ledger.Stats().Limit
 	}
-	p, err := s.pinned(ctx, forecastAction, asked.Request)
+	p, err := s.planWithin(ctx, forecastAction, asked.Request, asked.Limit)
 	if err != nil {
 		return nil, err
 	}

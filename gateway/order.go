@@ -45,8 +45,9 @@ func (o *ordered) stream(rank int64) sampler.Stream {
 	return sampler.Stream{Rank: max(rank, 0), Ranks: o.ranks, Worker: o.worker, Workers: o.workers}
 }
 
-// arrange finds the shards, their order and steps, and the place to begin.
-func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, columns *schema.Projection, req *wire.Request) (o ordered, err error) {
+// arrange finds the shards, their order and steps, and the place to begin. What does not fit so many bytes for streams is
+// refused.
+func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, columns *schema.Projection, req *wire.Request, limit int64) (o ordered, err error) {
 	o = ordered{ranks: req.WorldSize, rank: 0, workers: req.NumWorkers, batch: req.GlobalBatchSize}
 	if o.batch == 0 {
 		o.batch = req.BatchSize * req.WorldSize
@@ -74,7 +75,7 @@ func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, columns *schema
 	o.name = planName{tenant, req.Dataset, o.hash[:cursorDigits]}
 	s.plans.add(o.name, o.traits)
 	o.bytes = s.Store.Word(snap, columns, o.blocks)
-	if err := s.affordable(o.plan, int64(o.blocks.Len()), o.bytes); err != nil {
+	if err := affordable(o.plan, int64(o.blocks.Len()), o.bytes, limit); err != nil {
 		return o, err
 	}
 	if o.order, err = sampler.NewOrder(o.plan, layout(snap, o.shards)); err != nil {
@@ -116,9 +117,10 @@ func layout(snap *snapshot.Snapshot, shards []int) []sampler.Shard {
 	return all
 }
 
-// affordable refuses orders of so many blocks and bytes of which too much would have to be in memory together.
-func (s *Server) affordable(p sampler.Plan, blocks, bytes int64) error {
-	limit := s.Ledger.Stats().Limit / 2
+// affordable refuses orders of so many blocks and bytes of which too much would have to be in memory together: more than half of
+// what streams may use.
+func affordable(p sampler.Plan, blocks, bytes, memory int64) error {
+	limit := memory / 2
 	switch {
 	case p.Shuffle == sampler.ShuffleFull && bytes > limit:
 		return fmt.Errorf("%w: shuffle full holds all %d bytes of the plan, %d can be: use window, or fewer shards or columns",

@@ -36,9 +36,8 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 		{64 << 20, 3, 9, "groups may be 8 at most"},
 		{4 << 20, 3, 9, "not even one block can be"},
 	} {
-		s := &Server{Options: Options{Ledger: budget.New(budget.Options{Limit: c.memory})}}
 		p := sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: c.window, Groups: c.groups}
-		err := s.affordable(p, blocks, bytes)
+		err := affordable(p, blocks, bytes, c.memory)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, budget.ErrTooLarge) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -51,7 +50,7 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 				p.WindowBlocks = 1
 				fmt.Sscan(said[2], &p.Groups)
 			}
-			if err := s.affordable(p, blocks, bytes); err != nil {
+			if err := affordable(p, blocks, bytes, c.memory); err != nil {
 				t.Errorf("%+v, as it was told to: %v", c, err)
 			}
 		}
@@ -62,8 +61,7 @@ func TestTooLargeWindowsAreAnswered(t *testing.T) {
 func TestFullShufflesThatDoNotFit(t *testing.T) {
 	const blocks, bytes = 27, 100 << 20
 	for memory, fits := range map[int64]bool{1 << 30: true, 2 * bytes: true, 2*bytes - 2: false, 64 << 20: false} {
-		s := &Server{Options: Options{Ledger: budget.New(budget.Options{Limit: memory})}}
-		err := s.affordable(sampler.Plan{Shuffle: sampler.ShuffleFull, Groups: 1}, blocks, bytes)
+		err := affordable(sampler.Plan{Shuffle: sampler.ShuffleFull, Groups: 1}, blocks, bytes, memory)
 		if (err == nil) != fits {
 			t.Errorf("%d bytes of memory: %v", memory, err)
 		}

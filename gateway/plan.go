@@ -28,7 +28,12 @@ type planned struct {
 
 // plan checks a request against the caller's rights and the data, and finds out what it means. Rights come first, and
 // what may not be read looks like what does not exist.
-func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p *planned, err error) {
+func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (*planned, error) {
+	return s.planWithin(ctx, method, req, s.Ledger.Stats().Limit)
+}
+
+// planWithin plans for a gateway with so many bytes for streams.
+func (s *Server) planWithin(ctx context.Context, method string, req *wire.Request, limit int64) (p *planned, err error) {
 	ctx, end := s.Events.Span(ctx, "plan")
 	who := principal(ctx)
 	defer func() {
@@ -60,7 +65,7 @@ func (s *Server) plan(ctx context.Context, method string, req *wire.Request) (p 
 	if err := p.expect(req.ExpectSchema); err != nil {
 		return nil, err
 	}
-	if p.ordered, err = s.arrange(who.Tenant, snap, p.projection, req); err != nil {
+	if p.ordered, err = s.arrange(who.Tenant, snap, p.projection, req, limit); err != nil {
 		return nil, veil(err, req.Dataset, granted)
 	}
 	s.Store.Keep(ctx, snap)
