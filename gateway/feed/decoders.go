@@ -121,15 +121,15 @@ func (d *pool) enter(ctx context.Context, p *plan, tenant string) (*turn, error)
 	d.mu.Unlock()
 	select {
 	case <-w.ready:
-		return &turn{pool: d, tally: t}, nil
 	case <-ctx.Done():
+		d.mu.Lock()
+		quit := d.quit(w)
+		d.mu.Unlock()
+		if quit {
+			return nil, ctx.Err()
+		} // else it was given a decoder meanwhile
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.quit(w) { // it was given a decoder meanwhile
-		d.free(t)
-	}
-	return nil, ctx.Err()
+	return &turn{pool: d, tally: t}, nil
 }
 
 // take counts one more block that is being decoded.
