@@ -124,21 +124,10 @@ func TestBlocksOfSeveralSegmentsAreReadAhead(t *testing.T) {
 	need(t)
 	r := newRig(t, 1<<30)
 	r.Feed = New(r.store, r.pool, r.ledger, r.cache, Decoders{Min: 5})
-	q := request{dataset: "batches", columns: []string{"id"}}
-	q.cut = sampler.Cut{End: 1, Tail: sampler.Keep}
-	s, err := r.Open(context.Background(), r.walk(t, q))
-	must(t, err)
-	b, err := s.Next(context.Background())
-	must(t, err)
-	b.Release()
-	list := s.next[0].list
-	if len(list) != 5 {
-		t.Errorf("%d blocks are read ahead", len(list))
-	}
-	for _, c := range list { // each is a segment
-		if c.w.load == nil {
-			t.Errorf("block %v was not begun", c.w.at)
-		}
+	s := r.asStored(t, "batches") // each block is a segment
+	take(t, s, 1)
+	if got, want := s.begun(), []bool{true, true, true, true, true}; !slices.Equal(got, want) {
+		t.Errorf("begun are %v of the blocks ahead, not %v", got, want)
 	}
 	s.Close()
 	r.close(t)
@@ -222,18 +211,12 @@ func TestPrefetchEndsWithItsStream(t *testing.T) {
 	need(t)
 	r := newRig(t, 1<<30)
 	r.Feed = New(r.store, r.pool, r.ledger, r.cache, Decoders{Min: 4})
-	q := request{dataset: "batches", columns: []string{"id"}}
-	q.cut = sampler.Cut{End: 1, Tail: sampler.Keep}
-	other := r.walk(t, q) // of another plan; it stays
-	q.plan = sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2}
-	q.cut.Batch = 10
-	stays, err := r.Open(context.Background(), r.walk(t, q))
-	must(t, err)
-	s, err := r.Open(context.Background(), other)
-	must(t, err)
-	b, err := s.Next(context.Background())
-	must(t, err)
-	b.Release()
+	stays := r.open(t, r.walk(t, request{ // of another plan
+		dataset: "batches", columns: []string{"id"}, plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2},
+		cut: sampler.Cut{Batch: 10, End: 1, Tail: sampler.Keep},
+	}))
+	s := r.asStored(t, "batches")
+	take(t, s, 1)
 	s.Close()
 	if n := r.reading.Load(); n != 0 || r.cache.Stats().Leased != 0 {
 		t.Errorf("%d blocks are being decoded, %d leased after the only stream of a plan has ended", n, r.cache.Stats().Leased)

@@ -84,19 +84,11 @@ func (p *plan) room(f Forecast, epoch int64) int64 {
 
 // foresee follows an epoch, and returns the bytes that it reads of blocks that stand for all, and those that would be there.
 func (p *plan) foresee(ctx context.Context, c *cache.Forecast, number int64) (read, hits int64, err error) {
-	e := p.walk.Order.Epoch(number)
-	for t, more := 0, true; more; t++ {
-		more = false
-		for span := range e.Spans() {
-			if t >= e.Windows(span) {
-				continue
-			}
-			more = true
-			for _, piece := range e.Pieces(span, t) {
-				bytes, hit := c.Read(piece.Block)
-				if read += bytes; hit {
-					hits += bytes
-				}
+	for pieces := range windowsOf(p.walk.Order.Epoch(number)) {
+		for _, piece := range pieces {
+			bytes, hit := c.Read(piece.Block)
+			if read += bytes; hit {
+				hits += bytes
 			}
 		}
 		if err := ctx.Err(); err != nil {

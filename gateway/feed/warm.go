@@ -45,23 +45,34 @@ func (f *Feed) Warm(ctx context.Context, w Walk, told func(Warmth) error) error 
 	defer grant.Close()
 	e := p.epoch(w.Schedule.Begin().Epoch)
 	m := &warming{plan: p, window: &window{load: &load{tenant: w.Tenant}}}
-	for t, more := 0, true; more; t++ {
-		more = false
-		for span := range e.Spans() {
-			if t >= e.Windows(span) {
-				continue
-			}
-			more = true
-			err := m.pieces(ctx, e.Pieces(span, t))
-			if err != nil && !errors.Is(err, errFull) {
-				return err
-			}
-			if told := told(m.so(err != nil)); told != nil || err != nil {
-				return told
-			}
+	for pieces := range windowsOf(e) {
+		err := m.pieces(ctx, pieces)
+		if err != nil && !errors.Is(err, errFull) {
+			return err
+		}
+		if told := told(m.so(err != nil)); told != nil || err != nil {
+			return told
 		}
 	}
 	return nil
+}
+
+// windowsOf yields the pieces of an epoch's windows in the order in which its streams, all together, need them.
+func windowsOf(e *sampler.Epoch) func(yield func([]sampler.Piece) bool) {
+	return func(yield func([]sampler.Piece) bool) {
+		for t, more := 0, true; more; t++ {
+			more = false
+			for span := range e.Spans() {
+				if t >= e.Windows(span) {
+					continue
+				}
+				more = true
+				if !yield(e.Pieces(span, t)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (m *warming) so(full bool) Warmth {
