@@ -117,8 +117,8 @@ func diskEvents(dir string, log *slog.Logger) disk.Events {
 			log.Warn("blocks are not kept on disk as they should be; the gateway goes on without", "dir", dir, "error", err.Error())
 		},
 		Works: func() { log.Info("blocks are kept on disk again", "dir", dir) },
-		Damaged: func(file string, err error) {
-			log.Warn("a block on disk was damaged: it is loaded again", "dir", dir, "file", file, "error", err.Error())
+		Damaged: func(files int64, example string, err error) {
+			log.Warn("blocks on disk were damaged: they are loaded again", "dir", dir, "blocks", files, "example", example, "error", err.Error())
 		},
 	}
 }

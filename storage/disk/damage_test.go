@@ -3,11 +3,13 @@ package disk
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
@@ -184,6 +186,93 @@ func TestWhatIsShownIsChecked(t *testing.T) {
 	}
 	if w.there(0, columns("b")) {
 		t.Error("a damaged column is served")
+	}
+}
+
+// A disk that dies has damaged files by the thousands: the first one is told at once, the rest together.
+func TestManyDamagedFiles(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		w := newWounded(t, 500, "a")
+		const many = 40
+		w.fill(t, 0, many, w.columns, w.plan)
+		for n := range many {
+			must(t, os.Truncate(w.path(n), 5000))
+		}
+		if restart {
+			w.again()
+		}
+		for n := range many {
+			if w.there(n, w.columns) {
+				t.Fatal("served")
+			}
+		}
+		w.tier.Close()
+		if s := w.tier.Stats(); s.Damaged != many || len(w.events) != 2 || !strings.Contains(w.events[0], ", 1 in all") || !strings.Contains(w.events[1], ", 39 in all") {
+			t.Errorf("restart %v: %+v, %q", restart, s, w.events)
+		}
+	}
+}
+
+// What is found damaged a minute later is told then, and a first one again at once.
+func TestDamagedFilesAreToldEveryMinute(t *testing.T) {
+	w := newWounded(t, 500, "a")
+	w.tier.pause = time.Millisecond
+	for n := range 3 {
+		w.tier.damaged("file", errDamaged)
+		w.tier.damaged("file", errDamaged)
+		for deadline := time.Now().Add(20 * time.Second); w.heard("damaged: file") < 2*n+2; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%q", w.events)
+			}
+		}
+		for telling := true; telling; time.Sleep(time.Millisecond) { // it ends by itself
+			w.tier.mu.Lock()
+			telling = w.tier.untold.telling
+			w.tier.mu.Unlock()
+		}
+	}
+}
+
+// A directory that is deleted under a running gateway is told once, as what it is, and made again after a while.
+func TestADirectoryThatIsDeleted(t *testing.T) {
+	w := newWounded(t, 500, "a")
+	w.tier.pause = time.Hour
+	must(t, os.RemoveAll(filepath.Join(w.dir, folder)))
+	w.fill(t, 0, 4, w.columns, w.plan)
+	if s := w.tier.Stats(); w.heard("failed: ") != 1 || !strings.Contains(s.Failed, filepath.Join(w.dir, folder)+": "+errGone.Error()) || s.Errors != 1 || s.Damaged != 0 {
+		t.Fatalf("%+v, %q", s, w.events)
+	}
+	w.tier.mu.Lock()
+	w.tier.pause = 0
+	w.tier.trouble[writing].rest = time.Now()
+	w.tier.mu.Unlock()
+	w.fill(t, 0, 4, w.columns, w.plan)
+	s := w.tier.Stats()
+	if s.Blocks != 4 || s.Failed != "" || w.heard("works") != 1 || w.heard("failed: ") != 1 || len(files(t, w.dir)) != 4 {
+		t.Errorf("%+v, %q, %q", s, w.events, files(t, w.dir))
+	}
+	for n := range 4 {
+		if !w.there(n, w.columns) {
+			t.Errorf("block %d is not there", n)
+		}
+	}
+	// It is this gateway's own again.
+	if _, err := Open(t.Context(), Options{Dir: w.dir, Limit: plenty}); !errors.Is(err, ErrBusy) {
+		t.Error(err)
+	}
+}
+
+// Should another gateway have made the directory anew meanwhile, it is that one's, and the first goes on without.
+func TestADirectoryThatIsAnothersNow(t *testing.T) {
+	w := newWounded(t, 500, "a")
+	w.tier.pause = 0
+	must(t, os.RemoveAll(filepath.Join(w.dir, folder)))
+	second, err := Open(t.Context(), Options{Dir: w.dir, Limit: plenty, Pool: w.pool})
+	must(t, err)
+	defer second.Close()
+	w.fill(t, 0, 4, w.columns, w.plan)
+	if s := w.tier.Stats(); s.Blocks != 0 || !strings.Contains(s.Failed, ErrBusy.Error()) || w.heard("failed: ") != 1 || len(files(t, w.dir)) != 0 {
+		t.Errorf("%+v, %q", s, w.events)
 	}
 }
 

@@ -20,14 +20,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/headrace/headrace/storage/cache"
@@ -59,8 +54,9 @@ type Events struct {
 	Failed func(err error)
 	// Works tells that it can be used again.
 	Works func()
-	// Damaged tells of a file of a block that is not what was written.
-	Damaged func(file string, err error)
+	// Damaged tells of so many files of blocks that are not what was written, and what is wrong with one of them: of the
+	// first one at once, of those that are found within a minute after that together.
+	Damaged func(files int64, example string, err error)
 }
 
 func (e Events) withDefaults() Events {
@@ -71,7 +67,7 @@ func (e Events) withDefaults() Events {
 		e.Works = func() {}
 	}
 	if e.Damaged == nil {
-		e.Damaged = func(string, error) {}
+		e.Damaged = func(int64, string, error) {}
 	}
 	return e
 }
@@ -103,8 +99,6 @@ type Counts struct {
 // Tier is a cache.Below on a disk. It is safe for concurrent use.
 type Tier struct {
 	options Options
-	root    *os.Root // nil: the disk failed at the start
-	held    *os.File // the lock
 	queue   chan job
 	readers chan struct{} // one for each block that is being read
 	pause   time.Duration
@@ -113,11 +107,16 @@ type Tier struct {
 	end     context.CancelFunc
 	found   chan struct{} // closed when what was there at the start is known
 
+	dir     atomic.Pointer[directory] // nil: the disk failed at the start
+	renewal sync.Mutex                // one at a time
+	former  []*directory              // that were deleted: whoever uses one may go on; guarded by renewal
+
 	mu      sync.Mutex // guards all below
 	index   *index
 	pending map[id]struct{} // in the queue, or being written
 	counts  Counts
 	trouble [2]trouble // by work
+	untold  damages
 
 	hits, misses atomic.Int64
 	unread       atomic.Bool // there is trouble with reading
@@ -159,54 +158,33 @@ func Open(ctx context.Context, o Options) (*Tier, error) {
 		index: newIndex(o.Limit), pending: map[id]struct{}{},
 	}
 	t.ctx, t.end = context.WithCancel(context.Background())
-	err := t.enter(ctx)
+	dir, err := enter(ctx, o.Dir, o.Wait)
 	switch {
 	case err == nil:
+		t.dir.Store(dir)
 		t.work.Go(t.scan)
 		for range writers {
 			t.work.Go(t.write)
 		}
 		return t, nil
 	case errors.Is(err, ErrBusy) || errors.Is(err, ErrNoDirectory) || ctx.Err() != nil:
-		t.leave()
 		return nil, err
 	}
-	t.leave()
 	close(t.found)
 	t.fail(writing, err)
 	return t, nil
-}
-
-// enter makes the directory and takes its lock.
-func (t *Tier) enter(ctx context.Context) error {
-	dir := filepath.Join(t.options.Dir, folder)
-	if err := os.MkdirAll(dir, 0o700); errors.Is(err, syscall.ENOTDIR) {
-		return fmt.Errorf("%s: %w", dir, ErrNoDirectory)
-	} else if err != nil {
-		return err
-	}
-	var err error
-	if t.root, err = os.OpenRoot(dir); err != nil {
-		return err
-	}
-	return t.lock(ctx)
-}
-
-func (t *Tier) leave() {
-	if t.held != nil {
-		_ = t.held.Close() // which gives the lock back
-	}
-	if t.root != nil {
-		_ = t.root.Close()
-	}
-	t.held, t.root = nil, nil
 }
 
 // Close ends the writing and leaves the directory to others. Nobody may call Get or Loaded any more.
 func (t *Tier) Close() {
 	t.end()
 	t.work.Wait()
-	t.leave()
+	if d := t.dir.Load(); d != nil {
+		d.leave()
+	}
+	for _, d := range t.former {
+		d.leave()
+	}
 }
 
 // fail notes that the disk cannot be used for something, and for how long not to try.
@@ -262,43 +240,6 @@ func (t *Tier) Stats() Stats {
 	return s
 }
 
-// open opens a file of the directory for reading, and tells its size. What has the name and is no file is damage: it will
-// not become one again.
-func (t *Tier) open(name string) (*os.File, int64, error) {
-	f, err := t.root.OpenFile(name, os.O_RDONLY|quietly, 0)
-	if err != nil {
-		if info, statErr := t.root.Lstat(name); statErr == nil && !info.Mode().IsRegular() { // as a socket, or a link that leads nowhere
-			err = damagedf("it is no file: %v", err)
-		}
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = damagedf("it is no file")
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
-}
-
-// remove deletes a file with a name of ours, if it is ours by what it holds too. It tells whether the name is free.
-func (t *Tier) remove(name string) (bool, error) {
-	f, _, err := t.open(name)
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist), nil
-	}
-	mine := ours(f)
-	if err := f.Close(); err != nil || !mine {
-		return false, err
-	}
-	if err := t.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	return true, nil
-}
-
 // discard takes an entry out and deletes its file.
 func (t *Tier) discard(e *entry) {
 	t.mu.Lock()
@@ -312,7 +253,7 @@ func (t *Tier) discard(e *entry) {
 // delete deletes the files of entries that were taken out.
 func (t *Tier) delete(entries ...*entry) {
 	for _, e := range entries {
-		if _, err := t.remove(e.id.file()); err != nil {
+		if _, err := t.dir.Load().remove(e.id.file()); err != nil {
 			t.fail(writing, err)
 		}
 	}

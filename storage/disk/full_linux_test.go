@@ -72,7 +72,7 @@ func TestAReadOnlyDisk(t *testing.T) {
 	w.tier.pause = 0
 	p := w.cache.Open("p", true)
 	w.fill(t, 0, 3, onlyA, p)
-	must(t, w.tier.held.Close()) // it is open for writing, which a file system has to be without
+	must(t, w.tier.dir.Load().held.Close()) // it is open for writing, which a file system has to be without
 	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	w.fill(t, 0, 6, onlyA, p)
 	if s := w.tier.Stats(); w.heard("failed: ") != 1 || !strings.Contains(s.Failed, syscall.EROFS.Error()) || s.Hits != 3 || s.Blocks != 3 {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/headrace/headrace/storage/cache"
@@ -189,6 +190,15 @@ func (x *index) remove(e *entry) bool {
 		return true
 	}
 	return false
+}
+
+// clear takes all entries out.
+func (x *index) clear() {
+	for _, entries := range x.blocks {
+		for _, e := range slices.Clone(entries) {
+			x.remove(e)
+		}
+	}
 }
 
 // promise makes room for so many bytes, and tells whether there is: nothing goes if not all would fit.

@@ -16,16 +16,16 @@ const lockName = "lock"
 
 // openLock opens the file of the lock, or makes it. It is going to be overwritten: so somebody else's that has the name is
 // not taken for it, and neither is what a link leads to.
-func (t *Tier) openLock() (err error) {
-	foreign := fmt.Errorf("%s: %w", filepath.Join(t.options.Dir, folder, lockName), errTaken)
-	if info, err := t.root.Lstat(lockName); err == nil && !info.Mode().IsRegular() {
+func (d *directory) openLock() (err error) {
+	foreign := fmt.Errorf("%s: %w", filepath.Join(d.path, lockName), errTaken)
+	if info, err := d.root.Lstat(lockName); err == nil && !info.Mode().IsRegular() {
 		return foreign
 	}
-	if t.held, err = t.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|quietly, 0o600); err != nil {
+	if d.held, err = d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE|quietly, 0o600); err != nil {
 		return err
 	}
 	b := make([]byte, mostHeld)
-	n, err := t.held.ReadAt(b, 0)
+	n, err := d.held.ReadAt(b, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -39,15 +39,15 @@ func (t *Tier) openLock() (err error) {
 const mostHeld = 24
 
 // lock waits for the lock and writes down whose it is.
-func (t *Tier) lock(ctx context.Context) error {
+func (d *directory) lock(ctx context.Context, wait time.Duration) error {
 	const again = 50 * time.Millisecond
-	if err := t.openLock(); err != nil {
+	if err := d.openLock(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.options.Wait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		taken, err := lock(t.held)
+		taken, err := lock(d.held)
 		if err != nil {
 			return err
 		}
@@ -59,20 +59,20 @@ func (t *Tier) lock(ctx context.Context) error {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return fmt.Errorf("%s: %w by process %s", t.options.Dir, ErrBusy, t.holder())
+			return fmt.Errorf("%s: %w by process %s", filepath.Dir(d.path), ErrBusy, d.holder())
 		case <-time.After(again):
 		}
 	}
-	if err := t.held.Truncate(0); err != nil {
+	if err := d.held.Truncate(0); err != nil {
 		return err
 	}
-	_, err := t.held.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
+	_, err := d.held.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
 	return err
 }
 
 // holder is the process that has the lock, by its own word.
-func (t *Tier) holder() string {
+func (d *directory) holder() string {
 	b := make([]byte, mostHeld)
-	n, _ := t.held.ReadAt(b, 0)
+	n, _ := d.held.ReadAt(b, 0)
 	return strings.TrimSpace(string(b[:n]))
 }

@@ -93,7 +93,7 @@ func (w *world) told() Events {
 	return Events{
 		Failed:  func(err error) { tell("failed: %v", err) },
 		Works:   func() { tell("works") },
-		Damaged: func(file string, err error) { tell("damaged: %s: %v", file, err) },
+		Damaged: func(files int64, example string, err error) { tell("damaged: %s: %v, %d in all", example, err, files) },
 	}
 }
 

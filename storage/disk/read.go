@@ -85,14 +85,9 @@ func protect(do func() error) (err error) {
 	return do()
 }
 
-func (t *Tier) damaged(file string, err error) {
-	t.count(func(c *Counts) { c.Damaged++ })
-	t.options.Events.Damaged(file, err)
-}
-
 // read maps the wanted columns of an entry, charged to the grant of the request.
 func (t *Tier) read(e *entry, r cache.Request) (frames []*frame.Lease, err error) {
-	f, size, err := t.open(e.id.file())
+	f, size, err := t.dir.Load().open(e.id.file())
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type remains struct {
 // blocks of other versions, and the oldest of those that are too many.
 func (t *Tier) scan() {
 	defer close(t.found)
-	entries, err := fs.ReadDir(t.root.FS(), ".")
+	entries, err := fs.ReadDir(t.dir.Load().root.FS(), ".")
 	if err != nil {
 		t.fail(reading, err)
 		return
@@ -56,7 +56,7 @@ func (t *Tier) scan() {
 func (t *Tier) examine(d fs.DirEntry) (r remains, ok bool) {
 	name := d.Name()
 	if _, begun := idIn(name, suffix+temporary); begun {
-		if _, err := t.remove(name); err != nil {
+		if _, err := t.dir.Load().remove(name); err != nil {
 			t.fail(writing, err)
 		}
 		return r, false
@@ -64,7 +64,7 @@ func (t *Tier) examine(d fs.DirEntry) (r remains, ok bool) {
 	if r.id, ok = idIn(name, suffix); !ok {
 		return r, false
 	}
-	f, size, err := t.open(name)
+	f, size, err := t.dir.Load().open(name)
 	if err != nil {
 		return r, false
 	}
@@ -85,7 +85,7 @@ func (t *Tier) examine(d fs.DirEntry) (r remains, ok bool) {
 	if errors.Is(err, errDamaged) {
 		t.damaged(name, err)
 	}
-	if _, err := t.remove(name); err != nil {
+	if _, err := t.dir.Load().remove(name); err != nil {
 		t.fail(writing, err)
 	}
 	return r, false

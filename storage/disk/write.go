@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -26,7 +27,7 @@ func (t *Tier) Loaded(from *cache.Cache, r cache.Request) {
 	j := job{id: idOf(r.Block, r.Columns.Names()), from: from, key: r.Block, columns: r.Columns, plan: r.Plan}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, twice := t.pending[j.id]; twice || t.root == nil || t.index.find(j.key, j.columns) != nil {
+	if _, twice := t.pending[j.id]; twice || t.dir.Load() == nil || t.index.find(j.key, j.columns) != nil {
 		return
 	}
 	select {
@@ -58,7 +59,7 @@ func (t *Tier) write() {
 // keep writes a block, unless the disk failed just now.
 func (t *Tier) keep(j job) {
 	var lease *cache.Lease
-	if !t.resting() {
+	if t.ready() {
 		lease = j.from.Take(j.key, j.columns)
 	}
 	if lease == nil {
@@ -79,11 +80,22 @@ func (t *Tier) keep(j job) {
 	t.place(j, head, l)
 }
 
-// resting tells whether the disk is not to be tried now.
-func (t *Tier) resting() bool {
+// ready tells whether the disk is to be tried now: it has not failed, or that is a while ago.
+func (t *Tier) ready() bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return time.Now().Before(t.trouble[writing].rest)
+	trouble := t.trouble[writing]
+	t.mu.Unlock()
+	if trouble.text == "" {
+		return true
+	}
+	if time.Now().Before(trouble.rest) {
+		return false
+	}
+	err := t.renew()
+	if err != nil {
+		t.fail(writing, err)
+	}
+	return err == nil
 }
 
 // compose puts a block's file together.
@@ -157,21 +169,24 @@ var errTaken = errors.New("there is a file that is not ours")
 // put writes a file under another name, brings it to the disk, so that after a power failure too a name stands for all of
 // its file, and renames it. That errors come here, and what is written does not pile up in memory, are two more reasons.
 func (t *Tier) put(i id, head []byte, l *layout) (err error) {
-	name, part := i.file(), i.file()+temporary
+	d, name, part := t.dir.Load(), i.file(), i.file()+temporary
 	for _, n := range []string{name, part} {
-		if free, err := t.remove(n); err != nil || !free {
+		if free, err := d.remove(n); err != nil || !free {
 			return errors.Join(err, fmt.Errorf("%s: %w", n, errTaken))
 		}
 	}
-	f, err := t.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := d.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrNotExist) && d.gone() {
+		return fmt.Errorf("%s: %w", d.path, errGone)
+	}
 	if err != nil {
 		return err
 	}
 	if err = errors.Join(fill(f, head, l), f.Close()); err == nil {
-		err = t.root.Rename(part, name)
+		err = d.root.Rename(part, name)
 	}
 	if err != nil {
-		err = errors.Join(err, t.root.Remove(part))
+		err = errors.Join(err, d.root.Remove(part))
 	}
 	return err
 }
