@@ -22,17 +22,20 @@ const (
 func (l *loader) check() {
 	c := l.config
 	l.checkExposure()
-	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
-		l.problem("tls", "cert and key are needed together")
+	if c.TLS.Cert == "" && c.TLS.Key != "" {
+		l.problem("tls.cert", "must be set, together with %s", l.name("tls.key"))
+	}
+	if c.TLS.Key == "" && c.TLS.Cert != "" {
+		l.problem("tls.key", "must be set, together with %s", l.name("tls.cert"))
 	}
 	if c.TLS.Cert != "" && strings.HasPrefix(c.Listen, "unix:") {
-		l.problem("tls", "clients speak plaintext over unix sockets; leave tls out, the socket file's permissions protect it")
+		l.problem("tls.cert", "clients speak plaintext over unix sockets; leave it out, the socket file's permissions protect it")
 	}
 	if strings.HasPrefix(c.Admin, "unix:") {
 		l.problem("admin", "must be HOST:PORT")
 	}
 	if c.Admin == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
-		l.problem("admin", "must differ from listen")
+		l.problem("admin", "must differ from %s", l.name("listen"))
 	}
 	if c.Memory < minMemory {
 		l.problem("memory", "%d bytes are too little; at least 128MiB are needed", c.Memory)
@@ -82,11 +85,16 @@ func (l *loader) checkExposure() {
 	if c.Insecure || isLocal(c.Listen) {
 		return
 	}
+	force := l.name("insecure")
+	if force == "insecure" {
+		force += ": true"
+	}
 	if c.Auth.Mode == "none" {
-		l.problem("auth.mode", "none would let everybody who reaches %s read everything; use jwt, listen on loopback, or force it with insecure: true", c.Listen)
+		l.problem("auth.mode", "none would let everybody who reaches %s read everything; use jwt, listen on loopback, or force it with %s", c.Listen, force)
 	}
 	if c.TLS.Cert == "" {
-		l.problem("listen", "tokens and rows would cross the network to %s in plaintext; set tls, listen on loopback, or force it with insecure: true", c.Listen)
+		l.problem("listen", "tokens and rows would cross the network to %s in plaintext; set %s and %s, listen on loopback, or force it with %s",
+			c.Listen, l.name("tls.cert"), l.name("tls.key"), force)
 	}
 }
 
@@ -107,7 +115,7 @@ func (l *loader) checkAuth() {
 	l.required("auth.tenant_claim", a.TenantClaim)
 	l.required("auth.grants_claim", a.GrantsClaim)
 	if len(a.Keys) == 0 {
-		l.problem("auth.keys", "mode jwt needs at least one key")
+		l.problem("auth.keys", "must be set: mode jwt needs at least one key")
 	}
 	ids := map[string]int{}
 	for i, k := range a.Keys {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -112,6 +113,7 @@ type Source struct {
 	Environ []string          // as os.Environ has it; nil: none
 	Flags   map[string]string // texts by key, such as "auth.issuer", from the command line
 	Keys    []Key             // from the command line; they replace auth.keys
+	Names   map[string]string // what the command line calls keys, such as "--key" for "auth.keys[].file"
 }
 
 // InvalidError lists all that is wrong with a configuration, one line for each problem.
@@ -125,6 +127,7 @@ func (e *InvalidError) Error() string {
 // be read. Key, certificate and data files are not opened.
 func Load(s Source) (*Config, error) {
 	l := newLoader()
+	l.names = s.Names
 	if s.File != "" {
 		text, err := os.ReadFile(s.File)
 		if err != nil {
@@ -140,10 +143,7 @@ func Load(s Source) (*Config, error) {
 		}
 	}
 	l.environ(s.Environ)
-	l.flags(s.Flags)
-	if s.Keys != nil {
-		l.config.Auth.Keys = s.Keys
-	}
+	l.flags(s.Flags, s.Keys)
 	if s.File == "" && l.unspoken() {
 		l.config.Auth.Mode = "none"
 	}
@@ -162,6 +162,7 @@ type loader struct {
 	config   *Config
 	file     string            // as named by the user; "" without a file
 	folder   string            // what relative paths in the file are relative to
+	names    map[string]string // flags by the keys that they set
 	where    map[string]string // where a key was set, for the problems found later: "headrace.yaml:12"
 	wrong    map[string]bool   // keys that have a problem: one each is enough
 	problems []string
@@ -197,13 +198,32 @@ func (l *loader) problemAt(where, key, format string, args ...any) {
 		return
 	}
 	l.wrong[key] = true
-	line := ""
-	for _, part := range []string{where, key} {
+	name, line := l.name(key), ""
+	if name != key {
+		where = ""
+	}
+	for _, part := range []string{where, name} {
 		if part != "" {
 			line += part + ": "
 		}
 	}
 	l.problems = append(l.problems, line+fmt.Sprintf(format, args...))
+}
+
+// commandLine is where flags are.
+const commandLine = "command line"
+
+// items are the numbers of items in what is shown of a key.
+var items = regexp.MustCompile(`\[\d+\]`)
+
+// name is what the user calls a key: its flag, if that is where it was set, or where it can be if there is no file.
+func (l *loader) name(key string) string {
+	where, set := l.where[key]
+	flag := l.names[items.ReplaceAllString(key, "[]")]
+	if flag != "" && (where == commandLine || !set && l.file == "") {
+		return flag
+	}
+	return key
 }
 
 // set takes the text of one key from the file, the environment or the command line. The key may be shown with the number

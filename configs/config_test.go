@@ -238,7 +238,7 @@ telemetry: {log: loud, otlp: localhost}
 		`headrace.yaml:19: refresh: "30" is not a duration such as 30s, 1m30s or 2h`,
 		`headrace.yaml:20: limits: keys with values are expected here, not "5"`,
 		`headrace.yaml:21: telemetry.log: "loud" is none of debug, info, warn, error`,
-		"headrace.yaml: tls: cert and key are needed together",
+		"headrace.yaml: tls.key: must be set, together with tls.cert",
 		"headrace.yaml:21: telemetry.otlp: must be a URL such as http://127.0.0.1:4317",
 		"headrace.yaml: auth.issuer: must be set",
 		"headrace.yaml: auth.audience: must be set",
@@ -271,6 +271,47 @@ func TestNotYAML(t *testing.T) {
 	}
 	if _, err := Load(Source{File: filepath.Join(t.TempDir(), "none.yaml")}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestFlagsAreNamed: who gives flags is told of flags, unless a file or a variable is where the mistake is.
+func TestFlagsAreNamed(t *testing.T) {
+	names := map[string]string{
+		"listen": "--listen", "admin": "--admin", "auth.mode": "--auth", "auth.issuer": "--issuer", "auth.audience": "--audience", "auth.keys": "--key",
+		"auth.keys[].file": "--key", "auth.keys[].algorithm": "--algorithm", "tls.cert": "--tls-cert", "tls.key": "--tls-key", "insecure": "--insecure",
+		"memory": "--memory",
+	}
+	file := write(t, minimal)
+	for _, c := range []struct {
+		Source
+		want []string
+	}{
+		{Source{Flags: map[string]string{"auth.mode": "jwt"}}, []string{"--issuer: must be set", "--audience: must be set", "--key: must be set: mode jwt needs at least one key"}},
+		{Source{Flags: map[string]string{"auth.mode": "yes"}}, []string{`--auth: "yes" is none of jwt, none`}},
+		{Source{Flags: map[string]string{"auth.issuer": "i", "auth.audience": "a", "auth.mode": "jwt"}, Keys: []Key{{"HS999", "k", ""}, {"", "", ""}}}, []string{
+			`--algorithm: "HS999" is none of HS256, RS256, ES256, EdDSA`, "--algorithm: must be set", "--key: must be set",
+		}},
+		{Source{Flags: map[string]string{"listen": "0.0.0.0:1"}}, []string{
+			"--auth: none would let everybody who reaches 0.0.0.0:1 read everything; use jwt, listen on loopback, or force it with --insecure",
+			"--listen: tokens and rows would cross the network to 0.0.0.0:1 in plaintext; set --tls-cert and --tls-key, listen on loopback, or force it with --insecure",
+		}},
+		{Source{Flags: map[string]string{"tls.key": "k", "admin": "127.0.0.1:8815"}}, []string{"--tls-cert: must be set, together with --tls-key", "--admin: must differ from --listen"}},
+		{Source{Flags: map[string]string{"memory": "1MiB"}}, []string{"--memory: 1048576 bytes are too little; at least 128MiB are needed"}},
+		{Source{Environ: []string{"HEADRACE_MEMORY=1MiB"}}, []string{"HEADRACE_MEMORY: memory: 1048576 bytes are too little; at least 128MiB are needed"}},
+		{Source{File: file, Flags: map[string]string{"memory": "1MiB", "auth.mode": "jwt", "auth.issuer": "i"}}, []string{
+			"--memory: 1048576 bytes are too little; at least 128MiB are needed", file + ": auth.audience: must be set",
+			file + ": auth.keys: must be set: mode jwt needs at least one key",
+		}},
+		{Source{File: file, Flags: map[string]string{"listen": "0.0.0.0:1"}}, []string{
+			file + ":1: auth.mode: none would let everybody who reaches 0.0.0.0:1 read everything; use jwt, listen on loopback, or force it with insecure: true",
+			"--listen: tokens and rows would cross the network to 0.0.0.0:1 in plaintext; set tls.cert and tls.key, listen on loopback, or force it with insecure: true",
+		}},
+	} {
+		c.Names = names
+		var invalid *InvalidError
+		if _, err := Load(c.Source); !errors.As(err, &invalid) || !reflect.DeepEqual(invalid.Problems, c.want) {
+			t.Errorf("%+v: %v\nwant %q", c.Source, err, c.want)
+		}
 	}
 }
 
@@ -337,7 +378,7 @@ func TestContradictions(t *testing.T) {
 	for text, want := range map[string]string{
 		"listen: 127.0.0.1:1\nadmin: 127.0.0.1:1":            "headrace.yaml:3: admin: must differ",
 		"admin: unix:/run/a":                                 "headrace.yaml:2: admin: must be HOST:PORT",
-		"listen: unix:/run/a\ntls: {cert: a, key: b}":        "tls: clients speak plaintext",
+		"listen: unix:/run/a\ntls: {cert: a, key: b}":        "tls.cert: clients speak plaintext",
 		"cache: {disk: {limit: 1GiB}}":                       "headrace.yaml:2: cache.disk.limit: needs cache.disk.dir",
 		"cache: {disk: {dir: /var/cache, limit: 100}}":       "headrace.yaml:2: cache.disk.limit: 100 bytes are too little; at least 16MiB",
 		"cache: {disk: {dir: \"s3://b/c\", limit: 1GiB}}":    `headrace.yaml:2: cache.disk.dir: "s3://b/c" is a URL: a path on this machine`,

@@ -52,14 +52,24 @@ func inFileOnly(name string) string {
 	return ""
 }
 
-// flags takes the texts of the command line.
-func (l *loader) flags(flags map[string]string) {
+// flags takes the texts and the keys of the command line.
+func (l *loader) flags(flags map[string]string, given []Key) {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		k, known := find(name)
 		if !known || !k.scalar() {
-			l.problemAt("command line", name, "no such key%s", hint(name))
+			l.problemAt(commandLine, name, "no such key%s", hint(name))
 			continue
 		}
-		l.set(k, name, "command line", "", flags[name])
+		l.set(k, name, commandLine, "", flags[name])
+	}
+	if given != nil {
+		l.config.Auth.Keys = nil
+	}
+	for i, g := range given {
+		l.config.Auth.Keys = append(l.config.Auth.Keys, Key{KeyID: g.KeyID})
+		for _, part := range []struct{ name, text string }{{"algorithm", g.Algorithm}, {"file", g.File}} {
+			k, _ := find("auth.keys[]." + part.name)
+			l.set(k, index("auth.keys", i)+"."+part.name, commandLine, "", part.text)
+		}
 	}
 }

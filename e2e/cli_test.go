@@ -98,7 +98,7 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"serve " + dir + " --memory 1MiB", 2, "memory"},
 		{"serve " + dir + " --memry 1GiB", 2, "memry"},
 		{"serve " + dir + " --key " + key, 2, "--algorithm"},
-		{"serve " + dir + " --auth jwt", 2, "auth.keys"},
+		{"serve " + dir + " --auth jwt", 2, "\n  --issuer: must be set\n  --audience: must be set\n  --key: must be set"},
 		{"serve " + dir + " --auth jwt --key /no/key --algorithm HS256 --issuer a --audience b --listen 127.0.0.1:0 --admin 127.0.0.1:0", 1, "/no/key"},
 		{"serve --config " + config, 2, "listen"},
 		{"config check " + config, 2, "memory"},

@@ -71,7 +71,7 @@ const recheck = time.Second
 func serverCredentials(cert, key string, failed func(error)) (credentials.TransportCredentials, error) {
 	c := &certificate{cert: cert, key: key, failed: failed}
 	if err := c.load(); err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}), nil
 }

@@ -73,8 +73,11 @@ func (o *serveOptions) load(cmd *cobra.Command, args []string) (*configs.Config,
 	if (o.config == "") == (len(args) == 0) {
 		return nil, nil, usagef("name a FOLDER or the URL of a bucket to serve, or a --config FILE: one of the two")
 	}
-	source := configs.Source{File: o.config, Environ: os.Environ(), Flags: map[string]string{}}
+	source := configs.Source{File: o.config, Environ: os.Environ(), Flags: map[string]string{}, Names: map[string]string{
+		"insecure": "--insecure", "auth.keys": "--key", "auth.keys[].file": "--key", "auth.keys[].algorithm": "--algorithm",
+	}}
 	for _, s := range serveFlags {
+		source.Names[s.key] = "--" + s.flag
 		if cmd.Flags().Changed(s.flag) {
 			source.Flags[s.key] = *o.values[s.key]
 		}
