@@ -393,6 +393,8 @@ func TestContradictions(t *testing.T) {
 		"datasets: [{name: a, url: /a}, {name: a, url: /b}]": `datasets[1].name: "a" is taken by datasets[0]`,
 		"datasets: [{name: a, url: http://x}]":               "a path or a file://, s3://, gs:// or azblob:// URL",
 		"datasets: [{name: a, url: \"s3:///x\"}]":            "the bucket's name comes right after the scheme",
+		"datasets: [{name: a, url: \"s3:x/y\"}]":             `datasets[0].url: "s3:x/y": a URL has :// behind its scheme`,
+		"snapshots: \"file:/x\"":                             `snapshots: "file:/x": a URL has :// behind its scheme, as in s3://BUCKET/PREFIX or file:///data; a folder of that name is ./file:/x`,
 		"datasets: [{name: a, url: mem://x}]":                "a path or a file://, s3://, gs:// or azblob:// URL",
 		"datasets: [{name: a, url: file://host/x}]":          "a file URL needs an absolute path",
 		"datasets: {name: a}":                                "datasets: a list is expected, not keys with values",

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -168,12 +169,17 @@ func resolve(folder, file string) string {
 	return filepath.Join(folder, file)
 }
 
+// misspelt is what was probably to be a URL.
+var misspelt = regexp.MustCompile(`^(file|s3|gs|azblob):`)
+
 // parseLocation reads where a dataset's files are.
 func parseLocation(folder, text string) (string, error) {
 	scheme, _, remote := strings.Cut(text, "://")
 	switch {
 	case text == "":
 		return "", errors.New("must not be empty")
+	case !remote && misspelt.MatchString(text):
+		return "", fmt.Errorf("%q: a URL has :// behind its scheme, as in s3://BUCKET/PREFIX or file:///data; a folder of that name is ./%s", text, text)
 	case !remote:
 		return resolve(folder, text), nil
 	case scheme != "file" && scheme != "s3" && scheme != "gs" && scheme != "azblob":

@@ -95,6 +95,8 @@ func TestCommandsUsedWrongly(t *testing.T) {
 		{"serve", 2, "FOLDER"},
 		{"serve /no/such/folder --listen 127.0.0.1:0 --admin 127.0.0.1:0", 1, "/no/such/folder"},
 		{"serve " + dir + " --admin 127.0.0.1:0 --listen " + taken.Addr().String(), 1, "in use"},
+		{"serve s3:bucket/x", 2, "did you mean s3://bucket/x?"},
+		{"ls --folder gs:/bucket", 2, "did you mean gs://bucket?"},
 		{"serve " + dir + " --memory 1MiB", 2, "memory"},
 		{"serve " + dir + " --memry 1GiB", 2, "memry"},
 		{"serve " + dir + " --key " + key, 2, "--algorithm"},

@@ -75,7 +75,8 @@ func (t *target) local() (*configs.Config, []storage.Mount, error) {
 		return nil, nil, usageError{err}
 	}
 	if t.folder != "" {
-		return cfg, []storage.Mount{{URL: t.folder, Tree: true}}, nil
+		all, err := tree(t.folder)
+		return cfg, all, err
 	}
 	all, err := mounts(cfg)
 	return cfg, all, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headrace/headrace/configs"
 	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/bucket"
 )
 
 // serveFlags are the flags of serve that set a key of the config, and that key.
@@ -100,9 +101,19 @@ func (o *serveOptions) load(cmd *cobra.Command, args []string) (*configs.Config,
 		return nil, nil, err
 	}
 	if len(args) == 1 {
-		all = append(all, storage.Mount{URL: args[0], Tree: true})
+		if all, err = tree(args[0]); err != nil {
+			return nil, nil, err
+		}
 	}
 	return cfg, all, nil
+}
+
+// tree is all that lies below a folder, or in a bucket.
+func tree(place string) ([]storage.Mount, error) {
+	if err := bucket.Check(place); err != nil {
+		return nil, usageError{err}
+	}
+	return []storage.Mount{{URL: place, Tree: true}}, nil
 }
 
 // serve runs a gateway until ctx ends, then drains it.

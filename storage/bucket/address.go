@@ -33,6 +33,9 @@ const maxRequests = 4096
 func parse(text string) (*address, error) {
 	scheme, _, ok := strings.Cut(text, "://")
 	if !ok {
+		if meant := meant(text); meant != "" {
+			return nil, fmt.Errorf("open bucket %q: did you mean %s? A folder of that name is ./%s", text, meant, text)
+		}
 		return &address{scheme: "file", path: text}, nil
 	}
 	u, err := url.Parse(text)
@@ -66,6 +69,22 @@ func parse(text string) (*address, error) {
 		return nil, fmt.Errorf("open bucket %q: %w", text, err)
 	}
 	return a, nil
+}
+
+// meant is the URL that a path with a scheme in front was probably to be; empty:
+// it has none.
+func meant(path string) string {
+	scheme, rest, _ := strings.Cut(path, ":")
+	rest = strings.TrimLeft(rest, "/")
+	switch {
+	case scheme == path:
+		return ""
+	case scheme == "file":
+		return "file:///" + rest
+	case parameters[scheme] != nil:
+		return scheme + "://" + rest
+	}
+	return ""
 }
 
 func parseFile(text string, u *url.URL) (*address, error) {

@@ -42,6 +42,11 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		"s3://data?region=%zz":                  "invalid URL escape",
 		"http://data/x":                         "not one of file, s3, gs, azblob",
 		"file:///x?requests=1":                  "no parameters",
+		"s3:data/x":                             "did you mean s3://data/x? A folder of that name is ./s3:data/x",
+		"s3:/data":                              "did you mean s3://data?",
+		"gs:data":                               "did you mean gs://data?",
+		"azblob:/data?account=a":                "did you mean azblob://data?account=a?",
+		"file:/data":                            "did you mean file:///data?",
 		"file://host/x":                         "no other host",
 		"azblob://data?account=a&sas=secret%2F": `"sas" is not one of`,
 	} {
@@ -61,7 +66,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 func TestBase(t *testing.T) {
 	for text, want := range map[string]string{
 		"s3://data": "data", "s3://data/": "data", "s3://data?region=x": "data", "s3://data/a/b/?region=x": "b", "gs://data/a%20b": "a b",
-		"azblob://c/p.lance": "p.lance", "mem://m/x": "x", "/a/b/../c": "c", "file:///a/b/": "b",
+		"azblob://c/p.lance": "p.lance", "mem://m/x": "x", "./s3:data": "s3:data", "t:10": "t:10", "a/s3:x": "s3:x", "/a/b/../c": "c", "file:///a/b/": "b",
 	} {
 		if got, err := Base(text); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", text, got, err, want)
