@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 
@@ -150,8 +152,8 @@ func requestOf(flags *pflag.FlagSet, args []string, text string) (*wire.Request,
 		if flags.Changed(f.flag()) {
 			set = append(set, "--"+f.flag())
 			value := flags.Lookup(f.flag()).Value.String()
-			if f.name == "split" && strings.Count(value, ",") != 2 {
-				return nil, usagef("--split: SEED,FROM,TO, such as 1,0,9000 for nine tenths of the rows, not %q", value)
+			if wants := f.wants(value); wants != "" {
+				return nil, usagef("--%s: %s, not %q", f.flag(), wants, value)
 			}
 			fields[f.name] = f.value(value)
 		}
@@ -173,7 +175,19 @@ func requestOf(flags *pflag.FlagSet, args []string, text string) (*wire.Request,
 		separator = ','
 	}
 	b.WriteByte('}')
-	return parsed(b.Bytes())
+	req, err := parsed(b.Bytes())
+	if wrong := (*wire.FieldError)(nil); errors.As(err, &wrong) {
+		return nil, usagef("%s: %s", calledFlag(wrong.Field), wrong.What)
+	}
+	return req, err
+}
+
+// calledFlag is what sets a field of a request on the command line.
+func calledFlag(field string) string {
+	if field == "dataset" {
+		return "DATASET"
+	}
+	return "--" + requestField{name: field}.flag()
 }
 
 // requestText is a request as it is given, or in a file.
@@ -197,7 +211,25 @@ func parsed(b []byte) (*wire.Request, error) {
 	return r, nil
 }
 
-// value is a flag's value as the wire has it. What is no value there is left for the parser to refuse.
+var (
+	whole = regexp.MustCompile(`^-?[0-9]+$`)
+	split = regexp.MustCompile(`^-?[0-9]+,-?[0-9]+,-?[0-9]+$`)
+)
+
+// wants is what a value would have to be that cannot be made one of the wire's, or nothing.
+func (f requestField) wants(s string) string {
+	switch {
+	case f.name == "split" && !split.MatchString(s):
+		return "must be SEED,FROM,TO, such as 1,0,9000 for nine tenths of the rows"
+	case f.bare && s != "true" && s != "false":
+		return "must be true or false"
+	case f.name != "split" && !f.bare && !f.text && !f.comma && !whole.MatchString(s):
+		return "must be an integer"
+	}
+	return ""
+}
+
+// value is a flag's value as the wire has it.
 func (f requestField) value(s string) json.RawMessage {
 	switch part := strings.Split(s, ","); {
 	case f.name == "split":

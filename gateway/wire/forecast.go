@@ -44,7 +44,7 @@ func ParseForecast(b []byte) (*ForecastRequest, error) {
 			return d.fail("unknown field %s: there are request, limit and policy", clip(key))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return within(key, err)
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,9 +17,33 @@ type decoder struct {
 	at   int
 }
 
+// FieldError is what is wrong with the text of a request. It comes wrapped in ErrRequest.
+type FieldError struct {
+	Field string // whose value is wrong; "" if it is the text around the values
+	What  string
+	at    int // byte of the text
+}
+
+// Error tells the place where no field's name does: a request is seldom written by hand.
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("%s (at byte %d)", e.What, e.at)
+	}
+	return e.Field + ": " + e.What
+}
+
+// within says which field's value an error is about.
+func within(field string, err error) error {
+	if wrong := (*FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "" {
+		wrong.Field = field
+		return wrong
+	}
+	return fmt.Errorf("%s: %w", field, err)
+}
+
 // fail makes the error for what stands at the decoder's place; parse wraps it in ErrRequest.
 func (d *decoder) fail(format string, args ...any) error {
-	return fmt.Errorf("%s (at byte %d)", fmt.Sprintf(format, args...), d.at)
+	return &FieldError{What: fmt.Sprintf(format, args...), at: d.at}
 }
 
 // wants makes the error for a value of another kind than the one asked for.

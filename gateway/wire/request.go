@@ -86,7 +86,7 @@ func (d *decoder) request() (*Request, error) {
 			return d.fail("%s", unknown(key))
 		}
 		if err := fields[i].read(d, r); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return within(key, err)
 		}
 		return nil
 	})

@@ -137,6 +137,10 @@ func TestParseRefuses(t *testing.T) {
 			if !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want one with %q", err, c.want)
 			}
+			// A place in the text helps where the text is what is wrong.
+			if wrong := (*FieldError)(nil); errors.As(err, &wrong) && strings.Contains(err.Error(), "at byte") != (wrong.Field == "") {
+				t.Errorf("field %q: %v", wrong.Field, err)
+			}
 			if err != nil && len(err.Error()) > 700 {
 				t.Errorf("%d bytes of text", len(err.Error()))
 			}
