@@ -75,7 +75,7 @@ assert served(vision) == (misses, misses), (served(vision), misses)
 
 	out, errOut, err := run(t, "ls", "--cache", "--server", s.uri, "--token", mint(t, key, "vision", "--grant", "*"))
 	for _, want := range []string{
-		`policy auto \(pinned\), 1\d\.\d MiB of \d+\.\d MiB kept, share 0\.4, 4 blocks, 0 in use`, `0 streams, of which 0 wait for memory`,
+		`policy auto \(pinned\), 1\d\.\d MiB of \d+\.\d MiB kept, share 0\.4, 4 blocks, 0 in use`, `0 streams, waiting for memory: 0`,
 		`vision +pinned +memory +4 +50\.0 %`, `vision +pinned +store +4 +50\.0 % +1\d\.\d MiB`,
 		`small +1 +1\d\.\d MiB +0 B +0 B`, `small +0 +(1\d\.\d MiB) +(1\d\.\d MiB) +0 B`,
 	} {

@@ -40,7 +40,7 @@ func TestListAndPeek(t *testing.T) {
 		}
 	}
 	out, errOut, err = run(t, "warm", "words", "--server", s.uri, "--token", "@"+token, "--shuffle", "window", "--batch-size", "100")
-	if err != nil || !strings.Contains(out, "blocks are in memory") {
+	if err != nil || !strings.Contains(out, " blocks, 12.") {
 		t.Errorf("warm: %v %s\n%s", err, errOut, out)
 	}
 	out, errOut, err = run(t, "ls", "--cache", "--server", s.uri, "--token", "@"+token)
@@ -253,7 +253,7 @@ func TestConfigIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errOut, err = run(t, "config", "check", good)
-	if err != nil || !strings.Contains(out, "is fine: 1 datasets") {
+	if err != nil || !strings.Contains(out, "is fine: 1 dataset, ") {
 		t.Errorf("a good one: %v %s%s", err, out, errOut)
 	}
 	out, _, err = run(t, "version")

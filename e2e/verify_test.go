@@ -38,7 +38,7 @@ with pa.ipc.new_file(root + "/good/a.arrow", t.schema) as w:
 	damage("part-1 [x].parquet", func(b []byte) []byte { b[1000] ^= 1; return b })
 	damage("part-3 [x].parquet", func(b []byte) []byte { return b[:len(b)-10] })
 	out, errOut, err := run(t, "verify", "good", "--folder", dir)
-	if err != nil || !strings.Contains(out, "50,000 rows read") || !strings.Contains(out, "0 of 1 shards") {
+	if err != nil || !strings.Contains(out, "50,000 rows read") || !strings.Contains(out, "0 of 1 shard ") {
 		t.Errorf("%v %s\n%s", err, errOut, out)
 	}
 	out, errOut, err = run(t, "verify", "bad", "--folder", dir)

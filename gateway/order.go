@@ -127,7 +127,7 @@ func affordable(p sampler.Plan, blocks, bytes, memory int64) error {
 			budget.ErrTooLarge, bytes, limit)
 	case p.Shuffle == sampler.ShuffleWindow && windowBytes(p, blocks, bytes) > limit:
 		each := meanBlock(blocks, bytes)
-		return fmt.Errorf("%w: windows of %d blocks of about %d bytes, %d groups, need more than the %d bytes that can be: %s",
+		return fmt.Errorf("%w: windows of window_blocks %d, each of about %d bytes, in groups %d need more than the %d bytes that can be: %s",
 			budget.ErrTooLarge, min(p.WindowBlocks, blocks), each, p.Groups, limit, smaller(limit/frame.Cost(each), p))
 	}
 	return nil

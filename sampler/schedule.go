@@ -59,7 +59,7 @@ func NewSchedule(o *Order, c Cut) (*Schedule, error) {
 		return nil, fmt.Errorf("%w: steps of %d rows, tail %d", ErrPlan, c.Batch, c.Tail)
 	}
 	if c.Tail == Drop && 0 < s.rows && s.rows < c.Batch {
-		return nil, fmt.Errorf("%w: %d rows, batches of %d, tail drop: take smaller ones, or tail pad or keep", ErrShort, s.rows, c.Batch)
+		return nil, fmt.Errorf("%w: rows in all: %d, batches of %d, tail drop: take smaller ones, or tail pad or keep", ErrShort, s.rows, c.Batch)
 	}
 	if !s.within(c.Start) || c.Start.Epoch < 0 {
 		return nil, fmt.Errorf("%w: row %d of epoch %d: an epoch has %d rows, epochs end before %d",

@@ -36,7 +36,7 @@ func configCommand() *cobra.Command {
 			if err := openFiles(cfg); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is fine: %d datasets, listening on %s\n", args[0], len(cfg.Datasets), cfg.Listen)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is fine: %s, listening on %s\n", args[0], counted(len(cfg.Datasets), "dataset"), cfg.Listen)
 			return nil
 		},
 	}

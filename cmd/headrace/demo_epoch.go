@@ -62,7 +62,7 @@ func (d *demo) epoch(key, token string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "   %s rows in %d steps of %v\n", count(int64(len(alone.rows))), steps, shuffled["global_batch_size"])
+	fmt.Fprintf(d.out, "   %s in %s of %v\n", counted(len(alone.rows), "row"), counted(steps, "step"), shuffled["global_batch_size"])
 
 	d.step(fmt.Sprintf("The same epoch by %d ranks in lock step, and a crash", demoRanks))
 	team := &job{demo: d, token: token, snapshot: alone.snapshot}
@@ -78,7 +78,7 @@ func (d *demo) epoch(key, token string) error {
 	if steps, err = team.run(demoVictim, 1<<30); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "   %d steps later the epoch ends\n", steps)
+	fmt.Fprintf(d.out, "   %s later the epoch ends\n", counted(steps, "step"))
 	if err := team.compare(alone.rows); err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (j *job) compare(want []int64) error {
 	if !slices.Equal(j.rows, want) {
 		order = "NOT"
 	}
-	fmt.Fprintf(j.out, "   %s rows: missing %d, repeated %d, order %s the undisturbed run's\n", count(int64(len(j.rows))), missing, repeated, order)
+	fmt.Fprintf(j.out, "   %s: missing %d, repeated %d, order %s the undisturbed run's\n", counted(len(j.rows), "row"), missing, repeated, order)
 	if order == "NOT" {
 		return errors.New("the epoch is not the same")
 	}

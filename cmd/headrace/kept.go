@@ -44,14 +44,14 @@ func listKept(ctx context.Context, w io.Writer, c *client.Client, asJSON bool) e
 	if k.Share > 0 {
 		share = fmt.Sprintf(", share %g", k.Share)
 	}
-	fmt.Fprintf(w, "policy %s, %s of %s kept%s, %s blocks, %s in use\n", policy, size(k.Bytes), size(k.Limit), share, count(int64(k.Blocks)), count(int64(k.Leased)))
+	fmt.Fprintf(w, "policy %s, %s of %s kept%s, %s, %s in use\n", policy, size(k.Bytes), size(k.Limit), share, counted(k.Blocks, "block"), count(int64(k.Leased)))
 	if d := k.Disk; d != nil {
 		fmt.Fprintf(w, "disk for %s of all tenants' blocks\n", size(d.Limit))
 		if d.Failing {
 			fmt.Fprintln(w, "the disk fails: the gateway's log says why")
 		}
 	}
-	fmt.Fprintf(w, "%s streams, of which %s wait for memory\n", count(int64(stats.Streams)), count(int64(stats.Memory.Waiting)))
+	fmt.Fprintf(w, "%s, waiting for memory: %s\n", counted(stats.Streams, "stream"), count(int64(stats.Memory.Waiting)))
 	if len(k.Served) == 0 {
 		fmt.Fprintln(w, "nothing was read yet")
 		return nil

@@ -107,7 +107,7 @@ func notes(m wire.ListedMeta) string {
 	case len(m.Drift) > 0:
 		return fmt.Sprintf("columns that differ between files: %d, see below", len(m.Drift))
 	case m.Skipped > 0:
-		return fmt.Sprintf("%d other files left out", m.Skipped)
+		return counted(m.Skipped, "other file") + " left out"
 	default:
 		return ""
 	}
@@ -124,26 +124,4 @@ func types(d wire.Drift) string {
 		parts[i] = fmt.Sprintf("%s (%s)", cmp.Or(t.Type, "missing"), in)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// count writes a number with separators.
-func count(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// size writes bytes in the unit that fits.
-func size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	f, u := float64(n), 0
-	for f >= 1024 && u+1 < len(units) {
-		f, u = f/1024, u+1
-	}
-	if u == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, units[u])
 }

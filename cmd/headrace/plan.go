@@ -293,11 +293,11 @@ func (e explained) printOrder(line func(name, format string, args ...any), req *
 	case e.WindowBlocks == 0:
 		line("memory", "%s: all blocks", size(e.Memory))
 	case req.Groups > 1:
-		line("window", "%s blocks, in each of %d groups", count(e.WindowBlocks), req.Groups)
+		line("window", "%s, in each of %s", counted(e.WindowBlocks, "block"), counted(req.Groups, "group"))
 	case e.WindowBlocks >= e.Blocks:
-		line("window", "%s blocks: more than there are, so one window holds the epoch", count(e.WindowBlocks))
+		line("window", "%s: as many as there are or more, so one window holds the epoch", counted(e.WindowBlocks, "block"))
 	default:
-		line("window", "%s blocks", count(e.WindowBlocks))
+		line("window", "%s", counted(e.WindowBlocks, "block"))
 	}
 	if e.WindowBlocks > 0 {
 		line("memory", "%s for a window, %s with the next one", size(e.Memory), size(2*e.Memory))

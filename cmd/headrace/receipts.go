@@ -50,7 +50,7 @@ func (a *account) add(r receipt) error {
 func (a *account) verdict(want wire.EpochReceipt) string {
 	for _, d := range a.dropped {
 		if d != want.Dropped {
-			return fmt.Sprintf("a receipt of another request: it has %d rows dropped", d)
+			return fmt.Sprintf("a receipt of another request: it has %s dropped", counted(d, "row"))
 		}
 	}
 	switch sum := fmt.Sprintf("%032x", &a.sum); {

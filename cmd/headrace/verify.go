@@ -228,8 +228,8 @@ func (v *verified) passed(rows, shards int64) {
 	}
 	v.drawn = time.Now()
 	done := min(int(width*v.Rows/max(v.total, 1)), width)
-	fmt.Fprintf(v.bar, "\r\x1b[K[%s%s] %s of %s rows, %d of %d shards, %s rows/s", strings.Repeat("=", done), strings.Repeat(" ", width-done),
-		count(v.Rows), count(v.total), v.done, v.Shards, count(int64(float64(v.Rows)/time.Since(v.began).Seconds())))
+	fmt.Fprintf(v.bar, "\r\x1b[K[%s%s] %s of %s, %s of %s, %s rows/s", strings.Repeat("=", done), strings.Repeat(" ", width-done),
+		count(v.Rows), counted(v.total, "row"), count(v.done), counted(v.Shards, "shard"), count(int64(float64(v.Rows)/time.Since(v.began).Seconds())))
 }
 
 // errBad is how a walk ends that found something.
@@ -247,19 +247,19 @@ func (v *verified) tell(w io.Writer, asJSON bool) error {
 		v.print(w)
 	}
 	if len(v.Bad) > 0 {
-		return fmt.Errorf("%s: %w: %d of %d shards", v.Dataset, errBad, len(v.Bad), v.Shards)
+		return fmt.Errorf("%s: %w: %d of %s", v.Dataset, errBad, len(v.Bad), counted(v.Shards, "shard"))
 	}
 	if v.Unread > 0 {
-		return fmt.Errorf("%s: %w: %d of %d shards", v.Dataset, errUnread, v.Unread, v.Shards)
+		return fmt.Errorf("%s: %w: %d of %s", v.Dataset, errUnread, v.Unread, counted(v.Shards, "shard"))
 	}
 	return nil
 }
 
 func (v *verified) print(w io.Writer) {
-	fmt.Fprintf(w, "%s: %s rows read in %.1f s, %s rows/s; %d of %d shards cannot be read\nsnapshot %s\n",
-		v.Dataset, count(v.Rows), v.Seconds, count(int64(float64(v.Rows)/max(v.Seconds, 1e-9))), len(v.Bad), v.Shards, v.Snapshot)
+	fmt.Fprintf(w, "%s: %s read in %.1f s, %s rows/s; %d of %s cannot be read\nsnapshot %s\n",
+		v.Dataset, counted(v.Rows, "row"), v.Seconds, count(int64(float64(v.Rows)/max(v.Seconds, 1e-9))), len(v.Bad), counted(v.Shards, "shard"), v.Snapshot)
 	if v.Unread > 0 {
-		fmt.Fprintf(w, "\n%s shards could not be read just now, which says nothing of them: %s\n", count(v.Unread), v.Why)
+		fmt.Fprintf(w, "\n%s could not be read just now, which says nothing of what is in there: %s\n", counted(v.Unread, "shard"), v.Why)
 	}
 	printDrift(w, v.Dataset, v.Drift)
 	var globs []string

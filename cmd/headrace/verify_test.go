@@ -148,7 +148,7 @@ func TestVerifyTellsWhatItCouldNotAskFor(t *testing.T) {
 		}
 		var out strings.Builder
 		if err := v.tell(&out, false); !errors.Is(err, errUnread) || strings.Contains(out.String(), "exclude") ||
-			!strings.Contains(out.String(), "480 shards could not be read just now, which says nothing of them") || !strings.Contains(out.String(), "the store does not answer") {
+			!strings.Contains(out.String(), "480 shards could not be read just now, which says nothing of what is in there") || !strings.Contains(out.String(), "the store does not answer") {
 			t.Errorf("%v\n%s", err, out.String())
 		}
 	}

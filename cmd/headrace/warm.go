@@ -60,15 +60,15 @@ func drawWarm(bar io.Writer, w wire.WarmMeta) {
 		return
 	}
 	done := int(width * w.Seen / max(w.Blocks, 1))
-	fmt.Fprintf(bar, "\r\x1b[K[%s%s] %s of %s blocks, %s loaded", strings.Repeat("=", done), strings.Repeat(" ", width-done),
-		count(w.Seen), count(w.Blocks), size(w.Loaded))
+	fmt.Fprintf(bar, "\r\x1b[K[%s%s] %s of %s, %s loaded", strings.Repeat("=", done), strings.Repeat(" ", width-done),
+		count(w.Seen), counted(w.Blocks, "block"), size(w.Loaded))
 }
 
 // tellWarm says what is there now.
 func tellWarm(out io.Writer, w wire.WarmMeta) {
-	fmt.Fprintf(out, "%s of %s blocks are in memory, %s of them were loaded\n", count(w.Kept), count(w.Blocks), size(w.Loaded))
+	fmt.Fprintf(out, "in memory: %s of %s, %s of them loaded now\n", count(w.Kept), counted(w.Blocks, "block"), size(w.Loaded))
 	if w.Mapped > 0 {
-		fmt.Fprintf(out, "%s blocks lie in mapped files: the system's page cache keeps them\n", count(w.Mapped))
+		fmt.Fprintf(out, "in mapped files, which the system's page cache keeps: %s\n", counted(w.Mapped, "block"))
 	}
 	if w.Full {
 		fmt.Fprintln(out, "all memory that nobody needs is in use: more needs a larger memory limit")

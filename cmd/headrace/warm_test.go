@@ -18,9 +18,9 @@ func TestWarmTellsHowFarItIs(t *testing.T) {
 		last wire.WarmMeta
 		want string
 	}{
-		{wire.WarmMeta{Blocks: 1402, Seen: 1402, Kept: 1402, Loaded: 5 << 30}, "1,402 of 1,402 blocks are in memory, 5.0 GiB of them were loaded\n"},
-		{wire.WarmMeta{Blocks: 9, Seen: 9, Mapped: 9}, "0 of 9 blocks are in memory, 0 B of them were loaded\n9 blocks lie in mapped files: the system's page cache keeps them\n"},
-		{wire.WarmMeta{Blocks: 9, Seen: 4, Kept: 4, Full: true}, "4 of 9 blocks are in memory, 0 B of them were loaded\nall memory that nobody needs is in use: more needs a larger memory limit\n"},
+		{wire.WarmMeta{Blocks: 1402, Seen: 1402, Kept: 1402, Loaded: 5 << 30}, "in memory: 1,402 of 1,402 blocks, 5.0 GiB of them loaded now\n"},
+		{wire.WarmMeta{Blocks: 9, Seen: 9, Mapped: 9}, "in memory: 0 of 9 blocks, 0 B of them loaded now\nin mapped files, which the system's page cache keeps: 9 blocks\n"},
+		{wire.WarmMeta{Blocks: 1, Seen: 1, Kept: 1, Full: true}, "in memory: 1 of 1 block, 0 B of them loaded now\nall memory that nobody needs is in use: more needs a larger memory limit\n"},
 	} {
 		out.Reset()
 		tellWarm(&out, c.last)

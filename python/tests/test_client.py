@@ -29,7 +29,7 @@ def test_datasets(gateway: Gateway) -> None:
     assert whole.schema == SCHEMA
     assert broken.error == "a.parquet: corrupt: no footer"
     assert broken.schema is None
-    assert half.error == "1 of 3 shards cannot be read, the first: b.parquet: truncated"
+    assert half.error == "shards that cannot be read: 1 of 3, the first: b.parquet: truncated"
 
 
 def test_schema_and_plan(gateway: Gateway) -> None:

@@ -246,5 +246,5 @@ def _dataset(info: flight.FlightInfo) -> Dataset:
     corrupt = meta.get("corrupt", [])
     if error is None and corrupt:
         first = f"{corrupt[0]['shard']}: {corrupt[0]['error']}"
-        error = f"{len(corrupt)} of {meta['shards']} shards cannot be read, the first: {first}"
+        error = f"shards that cannot be read: {len(corrupt)} of {meta['shards']}, the first: {first}"
     return Dataset(name, info.schema, info.total_records, info.total_bytes, error)
