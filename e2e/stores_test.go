@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -59,6 +61,36 @@ for order in orders + [dict(dataset="parquet"), dict(dataset="arrow", batch_size
 			}
 		})
 	}
+}
+
+// Objects of a store that tells no versions are not corrupt: they are not served, and the reason is told once.
+func TestObjectsWithoutVersionsAreNotSupported(t *testing.T) {
+	page := "<ListBucketResult>"
+	for _, key := range []string{"a/x.parquet", "b/x.parquet", "b/y.parquet"} {
+		page += "<Contents><Key>" + key + "</Key><Size>200</Size></Contents>"
+	}
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		fmt.Fprint(w, page, "</ListBucketResult>")
+	}))
+	defer store.Close()
+	url := "s3://data?region=us-east-1&anonymous=true&endpoint=" + store.URL
+	out, stderr, err := run(t, "ls", "--folder", url)
+	const why = "unsupported data: the store tells neither ETag nor generation"
+	if err != nil || strings.Count(out, why) != 3 || strings.Contains(out, "corrupt") || strings.Contains(out, `a: shard`) || !strings.Contains(out, "b: shard y.parquet: "+why) {
+		t.Errorf("%v\n%s%s", err, out, stderr)
+	}
+	s := serve(t, url)
+	python(t, `
+client = fl.connect(sys.argv[1])
+for fields in dict(dataset="a"), dict(dataset="b"):
+    try:
+        client.get_flight_info(request(**fields))
+    except pa.ArrowNotImplementedError as e:
+        assert "neither ETag nor generation" in str(e), e
+    else:
+        raise AssertionError(fields)
+`, s.uri)
 }
 
 // An object that is overwritten again and again while many read it: whoever reads gets one version, or an error.

@@ -60,6 +60,7 @@ var statuses = []struct {
 	{errStalled, codes.Unavailable},
 	{bucket.ErrUnreachable, codes.Unavailable},
 	{snapshot.ErrUnsupported, codes.Unimplemented},
+	{bucket.ErrUnversioned, codes.Unimplemented},
 	{frame.ErrUnsupported, codes.Unimplemented},
 	{frame.ErrOverflow, codes.Unimplemented},
 	{codec.ErrUnsupported, codes.Unimplemented},

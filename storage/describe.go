@@ -16,7 +16,7 @@ import (
 // store cannot be reached, which says nothing about the object. The shard is nil
 // if the object has vanished, and not final if looking again may help.
 func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapshot.Shard, final bool, err error) {
-	bad := &snapshot.Shard{Key: a.Key, Size: a.Size, Format: promised(a.Key), Pin: string(a.Pin), Err: a.Err}
+	bad := &snapshot.Shard{Key: a.Key, Size: a.Size, Format: promised(a.Key), Pin: string(a.Pin), Err: judged(a.Err)}
 	if a.Err != nil {
 		return bad, false, nil
 	}
@@ -45,8 +45,17 @@ func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapsh
 	case errors.Is(err, bucket.ErrNotFound) && !errors.Is(err, bucket.ErrOutside):
 		return nil, false, nil
 	}
-	bad.Err = err
+	bad.Err = judged(err)
 	return bad, lasting(err), nil
+}
+
+// judged says of a store that tells no versions that it is not served: its
+// objects may be as good as any.
+func judged(err error) error {
+	if errors.Is(err, bucket.ErrUnversioned) {
+		return fmt.Errorf("%w: %w", snapshot.ErrUnsupported, err)
+	}
+	return err
 }
 
 // lasting tells whether an error is about the object's bytes, so that only

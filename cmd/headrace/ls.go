@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -83,11 +84,19 @@ func list(w io.Writer, all []client.Dataset) error {
 			fmt.Fprintf(w, "\n%s: %s\n", d.Name, d.Meta.Error)
 		}
 		for _, c := range d.Meta.Corrupt {
+			if told(d.Meta.Error, c) {
+				continue
+			}
 			fmt.Fprintf(w, "\n%s: shard %s: %s\n", d.Name, c.Shard, c.Error)
 		}
 		printDrift(w, d.Name, d.Meta.Drift)
 	}
 	return nil
+}
+
+// told tells whether a dataset cannot be served because of a shard: then that was said.
+func told(why string, c wire.Corrupt) bool {
+	return strings.Contains(why, strconv.Quote(c.Shard)) && strings.Contains(why, c.Error)
 }
 
 // printDrift tells which columns of a dataset are not the same in all shards.
@@ -103,7 +112,7 @@ func notes(m wire.ListedMeta) string {
 	case m.Error != "":
 		return "cannot be served, see below"
 	case len(m.Corrupt) > 0:
-		return fmt.Sprintf("corrupt shards: %d, see below", len(m.Corrupt))
+		return fmt.Sprintf("shards that cannot be read: %d, see below", len(m.Corrupt))
 	case len(m.Drift) > 0:
 		return fmt.Sprintf("columns that differ between files: %d, see below", len(m.Drift))
 	case m.Skipped > 0:

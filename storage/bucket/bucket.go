@@ -27,6 +27,9 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrOutside means that the name leads out of the bucket.
 	ErrOutside = errors.New("outside the bucket")
+	// ErrUnversioned means that the store tells nothing by which a reader could be
+	// held to one version of the object.
+	ErrUnversioned = errors.New("the store tells neither ETag nor generation, so nobody could see whether the object changes while it is read: upload it through the store itself")
 	// ErrTruncated means that the object ends before the range asked for does.
 	ErrTruncated = errors.New("object is truncated")
 	// ErrUnreachable means that the system or the store refused or failed: a

@@ -18,9 +18,10 @@ import (
 type verdict int
 
 const (
-	trouble  verdict = iota // nothing
-	absent                  // there is none
-	replaced                // it is not the version asked for
+	trouble     verdict = iota // nothing
+	absent                     // there is none
+	replaced                   // it is not the version asked for
+	unversioned                // nobody could tell its versions apart
 )
 
 // fault is what went wrong with one try of a request.

@@ -98,7 +98,7 @@ func (t *tree) visit(key string, s stamp) error {
 	}
 	a := Attrs{Key: key, Size: s.size, Pin: s.pin()}
 	if s.tag == "" {
-		a = Attrs{Key: key, Err: errNoTag}
+		a = Attrs{Key: key, Err: ErrUnversioned}
 	}
 	if !validKey(key) || !utf8.ValidString(key) {
 		a = Attrs{Key: strings.TrimSuffix(key, "/"), Err: errors.New("the key has empty parts, '.' or '..', ends in a slash, or is not valid UTF-8")}

@@ -65,9 +65,6 @@ func stampOf(p Pin) (stamp, bool) {
 	return s, ok && err == nil && err1 == nil && err2 == nil && n >= 0 && s.tag != "" && s.pin() == p
 }
 
-// errNoTag means that nothing could hold a reader to one version.
-var errNoTag = errors.New("the store tells neither ETag nor generation, so nobody could see whether the object changes while it is read: upload it through the store itself")
-
 // answer is what comes back for a get.
 type answer struct {
 	stamp               // of the version that the bytes are of
@@ -194,7 +191,7 @@ func (r *remote) open(ctx context.Context, key, name string, pin Pin, e Events) 
 					return 0, err
 				}
 				if of = a.stamp; of.tag == "" {
-					return 0, &fault{final: true, cause: errNoTag}
+					return 0, &fault{what: unversioned, final: true}
 				}
 				return 0, nil
 			})
@@ -215,6 +212,8 @@ func explain(key string, err error) error {
 	switch f := (*fault)(nil); {
 	case errors.As(err, &f) && f.what == absent:
 		return &refusal{key, ErrNotFound}
+	case errors.As(err, &f) && f.what == unversioned:
+		return fmt.Errorf("%q: %w", key, ErrUnversioned)
 	case errors.As(err, &f) && f.what == replaced:
 		return fmt.Errorf("%w: %q is no longer the version listed, a new plan will have the new one (%w)", ErrChanged, key, f)
 	}
