@@ -40,7 +40,7 @@ demo: build $(BUILD)/client/ready
 
 # The layout comes first because it is the cheapest to fail; the runners' own summaries come last.
 test: lint venv stores $(TOOLS)/gotestsum@v1.13.0
-	$(GO) test -count=1 -run '^TestLayout' ./e2e
+	$(GO) test -count=1 ./e2e/layout
 	$(HEADRACE_PYTHON) -m pytest -q python
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -race -count=1 -timeout 30m ./...
 

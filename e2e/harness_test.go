@@ -1,3 +1,4 @@
+// Package e2e tests headrace as its users meet it: the built binary, real ports, real clients.
 package e2e
 
 import (
