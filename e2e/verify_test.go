@@ -72,7 +72,41 @@ with pa.ipc.new_file(root + "/good/a.arrow", t.schema) as w:
 	if err != nil || !strings.Contains(out, "100,000 rows read") || !strings.Contains(out, "0 of 2 shards") {
 		t.Errorf("without what is to be left out: %v %s\n%s", err, errOut, out)
 	}
+	if out, errOut, err = run(t, "verify", "good", "--memory", "1GiB"); err == nil || !strings.Contains(errOut, "--memory is of a gateway in process") {
+		t.Errorf("%v %s\n%s", err, errOut, out)
+	}
 	if out, errOut, err = run(t, "verify", "nothing", "--folder", dir); err == nil || !strings.Contains(errOut, `no dataset "nothing"`) {
 		t.Errorf("%v %s\n%s", err, errOut, out)
+	}
+}
+
+// TestVerifyTellsWhatIsTooLarge: shards that take more memory than there is are not told to be bad; with more they are read.
+func TestVerifyTellsWhatIsTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+root = Path(sys.argv[1]) / "large"
+root.mkdir()
+for name, codec, size in ("p", None, 60), ("z", "zstd", 60), ("y", "zstd", 33):
+    table = pa.table({"s": ["x" * (size << 20), name]})
+    with pa.ipc.new_file(root / f"{name}.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as w:
+        w.write_table(table)
+whole = (root / "p.arrow").read_bytes()
+(root / "bad.arrow").write_bytes(whole[:-20])
+`, dir)
+	out, errOut, err := run(t, "verify", "large", "--folder", dir, "--memory", "128MiB")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(out, "would be needed for 3 shards, which says nothing") ||
+		!strings.Contains(out, "1 of 4 shards cannot be read") || !strings.Contains(out, `exclude: ["bad.arrow"]`) {
+		t.Errorf("%v %s\n%s", err, errOut, out)
+	}
+	if err := os.Remove(filepath.Join(dir, "large", "bad.arrow")); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, err = run(t, "verify", "large", "--folder", dir, "--memory", "128MiB")
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || strings.Contains(out, "exclude") || !strings.Contains(errOut, "give more by --memory") {
+		t.Errorf("%v %s\n%s", err, errOut, out)
+	}
+	if out, errOut, err = run(t, "verify", "large", "--folder", dir, "--memory", "2GiB"); err != nil || !strings.Contains(out, "6 rows read") {
+		t.Errorf("with more memory: %v %s\n%s", err, errOut, out)
 	}
 }

@@ -48,7 +48,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	}()
 	idle, limit, err := shares(cfg.Memory)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("memory: %w", err)
 	}
 	if a.tel, err = newTelemetry(ctx, cfg.Telemetry.OTLP, log); err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ const (
 // what remains.
 func shares(memory int64) (idle, limit int64, err error) {
 	if memory < minMemory {
-		return 0, 0, fmt.Errorf("memory: %d bytes are too few: give at least %d", memory, int64(minMemory))
+		return 0, 0, fmt.Errorf("%d bytes are too few: give at least %d", memory, int64(minMemory))
 	}
 	pool := memory - heapShare(memory)
 	idle = pool / 8

@@ -64,6 +64,23 @@ func (t *target) with(ctx context.Context, f func(context.Context, *client.Clien
 	return t.inProcess(ctx, cfg, all, f)
 }
 
+// give sets the memory of a gateway in process; text may be empty.
+func (t *target) give(text string) (err error) {
+	if text == "" {
+		return nil
+	}
+	if t.config == "" && t.folder == "" {
+		return usagef("--memory is of a gateway in process: --folder or --config makes one; a running gateway has what its own config says")
+	}
+	if t.memory, err = configs.ParseSize(text); err == nil {
+		_, _, err = shares(t.memory)
+	}
+	if err != nil {
+		return usagef("--memory: %w", err)
+	}
+	return nil
+}
+
 // local is the config and the mounts of a reading command's own process.
 func (t *target) local() (*configs.Config, []storage.Mount, error) {
 	source := configs.Source{File: t.config}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headrace/headrace/gateway/client"
 	"github.com/headrace/headrace/gateway/wire"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // verified is what a walk over all bytes of a dataset found.
@@ -29,9 +30,10 @@ type verified struct {
 	Rows     int64        `json:"rows"` // that were read
 	Seconds  float64      `json:"seconds"`
 	Bad      []badShard   `json:"bad"`
-	Unread   int64        `json:"unread"`          // shards of which nothing is known: nobody could send them just now
-	Why      string       `json:"why,omitempty"`   // that is so, of the last one
-	Drift    []wire.Drift `json:"drift,omitempty"` // columns that are not the same in all shards
+	TooLarge []badShard   `json:"too_large,omitempty"` // shards of which nothing is known: they take more memory than there is
+	Unread   int64        `json:"unread"`              // shards of which nothing is known: nobody could send them just now
+	Why      string       `json:"why,omitempty"`       // that is so, of the last one
+	Drift    []wire.Drift `json:"drift,omitempty"`     // columns that are not the same in all shards
 	total    int64        // rows that there should be
 	bar      io.Writer    // nil: nobody watches
 	began    time.Time
@@ -53,12 +55,13 @@ type badShard struct {
 func verifyCommand() *cobra.Command {
 	var t target
 	var asJSON bool
+	var memory string
 	cmd := &cobra.Command{
 		Use:   "verify DATASET",
 		Short: "Read every byte of a dataset, and print which files to leave out",
 		Long: `Read every byte of a dataset: all rows of all shards are decoded, checksums compared where files have some.
 Shards that cannot be read to their end are printed with the reason, and as the key exclude of a config.
-Exits with 1 if there are any, or if nobody could send some just now. Columns that are not the same in all shards are printed, too.`,
+Exits with 1 if there are any, if some take more memory than there is, or if nobody could send some just now. Columns that are not the same in all shards are printed, too.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("name a DATASET: one")
@@ -67,6 +70,9 @@ Exits with 1 if there are any, or if nobody could send some just now. Columns th
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v := &verified{Dataset: args[0], Bad: []badShard{}, bar: watched(cmd.ErrOrStderr())}
+			if err := t.give(memory); err != nil {
+				return err
+			}
 			err := t.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return v.walk(ctx, c) })
 			if err != nil {
 				printDrift(cmd.ErrOrStderr(), v.Dataset, v.Drift)
@@ -77,6 +83,7 @@ Exits with 1 if there are any, or if nobody could send some just now. Columns th
 	}
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	cmd.Flags().StringVar(&memory, "memory", "", "with --config or --folder, read with so much memory, such as 8GiB")
 	return cmd
 }
 
@@ -130,6 +137,8 @@ func (v *verified) shards(ctx context.Context, c *client.Client) error {
 	for _, err := range ends {
 		switch {
 		case err == nil:
+		case tooLarge(err):
+			v.TooLarge = append(v.TooLarge, badShard{named(err), answered(err)})
 		case passing(err):
 			v.Unread, v.Why = v.Unread+1, answered(err)
 		default:
@@ -164,12 +173,25 @@ func (v *verified) shard(ctx context.Context, c *client.Client, i int64) error {
 		defer v.alone.Unlock()
 		if rows, err = v.unlessEnded(ctx, c, i); passing(err) {
 			v.passed(-rows, 0)
-			v.failed(err)
+			if !tooLarge(err) {
+				v.failed(err)
+			}
 			return err
 		}
 	}
 	v.passed(0, 1)
 	return err
+}
+
+// tooLarge tells whether an error says nothing of a shard, but that it takes more memory than the gateway has, even while no
+// other is read.
+func tooLarge(err error) bool {
+	for code, why := range map[codes.Code]error{codes.InvalidArgument: budget.ErrTooLarge, codes.Unavailable: budget.ErrExhausted} {
+		if status.Code(err) == code && strings.Contains(answered(err), why.Error()) {
+			return true
+		}
+	}
+	return false
 }
 
 // unlessEnded reads a shard, unless enough could not be read for a reason that is likely to be this one's, too.
@@ -235,6 +257,9 @@ func (v *verified) passed(rows, shards int64) {
 // errBad is how a walk ends that found something.
 var errBad = errors.New("not all of it can be read")
 
+// errMemory is how a walk ends that could not find out for want of memory.
+var errMemory = errors.New("not all of it can be read with this memory: give more by --memory with --config or --folder, or by the key memory in the gateway's config")
+
 // errUnread is how a walk ends that could not find out.
 var errUnread = errors.New("not all of it could be asked for, so nobody knows whether it can be read: try again")
 
@@ -249,6 +274,9 @@ func (v *verified) tell(w io.Writer, asJSON bool) error {
 	if len(v.Bad) > 0 {
 		return fmt.Errorf("%s: %w: %d of %s", v.Dataset, errBad, len(v.Bad), counted(v.Shards, "shard"))
 	}
+	if len(v.TooLarge) > 0 {
+		return fmt.Errorf("%s: %w: %d of %s", v.Dataset, errMemory, len(v.TooLarge), counted(v.Shards, "shard"))
+	}
 	if v.Unread > 0 {
 		return fmt.Errorf("%s: %w: %d of %s", v.Dataset, errUnread, v.Unread, counted(v.Shards, "shard"))
 	}
@@ -260,6 +288,12 @@ func (v *verified) print(w io.Writer) {
 		v.Dataset, counted(v.Rows, "row"), v.Seconds, count(int64(float64(v.Rows)/max(v.Seconds, 1e-9))), len(v.Bad), counted(v.Shards, "shard"), v.Snapshot)
 	if v.Unread > 0 {
 		fmt.Fprintf(w, "\n%s could not be read just now, which says nothing of what is in there: %s\n", counted(v.Unread, "shard"), v.Why)
+	}
+	if n := len(v.TooLarge); n > 0 {
+		fmt.Fprintf(w, "\nmore memory than there is would be needed for %s, which says nothing of what is in there:\n", counted(n, "shard"))
+	}
+	for _, b := range v.TooLarge {
+		fmt.Fprintf(w, "\n%s\n", b.Error)
 	}
 	printDrift(w, v.Dataset, v.Drift)
 	var globs []string
