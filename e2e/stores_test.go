@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +92,34 @@ for fields in dict(dataset="a"), dict(dataset="b"):
     else:
         raise AssertionError(fields)
 `, s.uri)
+}
+
+// Operators see that a store is out of order while streams still wait for it, and that it works again: a line each.
+func TestOutagesOfStoresAreLogged(t *testing.T) {
+	var fails atomic.Int64
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		fmt.Fprint(w, "<ListBucketResult></ListBucketResult>")
+	}))
+	defer store.Close()
+	s := serveOn(t, "", "--config", writeConfig(t, "listen: 127.0.0.1:0", "admin: 127.0.0.1:0", "refresh: 1ms",
+		"datasets: [{name: far, url: \"s3://data?region=us-east-1&anonymous=true&endpoint="+store.URL+"\"}]"))
+	fails.Store(4)
+	for range 2 {
+		if out, errOut, err := run(t, "ls", "--server", s.uri); err != nil || !strings.Contains(out, "far") {
+			t.Errorf("%v %s\n%s", err, errOut, out)
+		}
+	}
+	log := s.log.String()
+	for _, want := range []string{`"a store does not answer as it should; requests are tried again","mount":"far","store":"s3://data","attempt":3,"error":"503`, `"the store answers again","mount":"far","store":"s3://data","after":"`} {
+		if strings.Count(log, want) != 1 {
+			t.Errorf("not one line with %s:\n%s", want, log)
+		}
+	}
 }
 
 // An object that is overwritten again and again while many read it: whoever reads gets one version, or an error.

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"github.com/headrace/headrace/schema"
 )
@@ -19,6 +20,12 @@ type Events struct {
 	// in; the function it returns, when that try is over, with the bytes of
 	// objects that came.
 	Request func(ctx context.Context, mount, verb string) func(bytes int64, err error)
+	// Failed is called when the store that a mount lies in is out of order:
+	// attempts of a request fail in a row, the last one with err. It is told once
+	// until the store works, and once a minute at most.
+	Failed func(mount, store string, attempt int, err error)
+	// Works is called when the store answers again, with the time since.
+	Works func(mount, store string, after time.Duration)
 	// Columns is called when columns of a Parquet row group are going to be
 	// decoded: so many by the reader "own", or by "arrow-go".
 	Columns func(ctx context.Context, reader string, n int)
@@ -44,6 +51,12 @@ func (e Events) withDefaults() Events {
 	}
 	if e.Request == nil {
 		e.Request = func(context.Context, string, string) func(int64, error) { return func(int64, error) {} }
+	}
+	if e.Failed == nil {
+		e.Failed = func(string, string, int, error) {}
+	}
+	if e.Works == nil {
+		e.Works = func(string, string, time.Duration) {}
 	}
 	if e.Columns == nil {
 		e.Columns = func(context.Context, string, int) {}

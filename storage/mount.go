@@ -18,6 +18,7 @@ type mount struct {
 	far      bool // it lies in a store
 	requests int  // that may be in flight there
 	pace     pace
+	outage   outage
 	clients  *bucket.Clients
 	shelves  []*shelf
 	events   Events
@@ -62,7 +63,7 @@ func (m *mount) open() (*bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.Observed(bucket.Events{Answered: m.pace.answered, Request: func(ctx context.Context, verb string) func(int64, error) {
+	return b.Observed(bucket.Events{Answered: m.pace.answered, Failed: m.failed, Works: m.works, Request: func(ctx context.Context, verb string) func(int64, error) {
 		done := m.events.Request(ctx, m.Name, verb)
 		if verb != "get" {
 			return done
@@ -73,6 +74,20 @@ func (m *mount) open() (*bucket.Bucket, error) {
 			done(n, err)
 		}
 	}}), nil
+}
+
+// failed tells that the store is out of order.
+func (m *mount) failed(store string, attempt int, err error) {
+	if m.outage.failed(time.Now()) {
+		m.events.Failed(m.Name, store, attempt, err)
+	}
+}
+
+// works tells that the store answers again, if it was told that it does not.
+func (m *mount) works(store string) {
+	if after, tell := m.outage.works(time.Now()); tell {
+		m.events.Works(m.Name, store, after)
+	}
 }
 
 // listing returns the newest listing, which it makes if the last one is older

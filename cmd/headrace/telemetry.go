@@ -320,6 +320,12 @@ func (t *telemetry) storageEvents() storage.Events {
 			}
 		},
 		Request: t.request,
+		Failed: func(mount, store string, attempt int, err error) {
+			t.log.Warn("a store does not answer as it should; requests are tried again", "mount", mount, "store", store, "attempt", attempt, "error", err.Error())
+		},
+		Works: func(mount, store string, after time.Duration) {
+			t.log.Info("the store answers again", "mount", mount, "store", store, "after", after.Round(time.Millisecond).String())
+		},
 		Archive: func(ctx context.Context, dataset string, err error) {
 			t.log.WarnContext(ctx, "snapshots are not kept as they should be; cursors may end with this process", "dataset", dataset, "error", err.Error())
 		},

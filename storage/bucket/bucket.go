@@ -70,7 +70,31 @@ type Events struct {
 	// Answered is called when the first bytes of an object come that a request
 	// asked for, with the time since it was sent.
 	Answered func(after time.Duration)
+	// Failed is called when a store is out of order: a request that will be tried
+	// again failed several times in a row, or took very long to fail, or there is
+	// nobody to ask. What a store answers about an object is no such trouble.
+	Failed func(store string, attempt int, err error)
+	// Works is called when a store has answered a request.
+	Works func(store string)
 }
+
+// tried tells how a try of a request went, for the so-manieth time in a row.
+func (e Events) tried(store string, attempt int, took time.Duration, bad *fault) {
+	switch {
+	case bad == nil || bad.what != trouble || bad.final && bad.status != 0:
+		if e.Works != nil {
+			e.Works(store)
+		}
+	case e.Failed != nil && (attempt >= outTries || took >= outTime || bad.final):
+		e.Failed(store, attempt, bad)
+	}
+}
+
+// A store that fails now and then is in order.
+const (
+	outTries = 3
+	outTime  = 10 * time.Second
+)
 
 // Bucket holds objects under keys, which are slash-separated paths. It is one
 // local folder, out of which no name or link leads, or all under one prefix of

@@ -44,7 +44,7 @@ func (r *remote) list(ctx context.Context, under, prefix string, yield func(Attr
 }
 
 func (r *remote) page(ctx context.Context, prefix, page string, e Events) (entries []entry, next string, err error) {
-	err = r.attempt(ctx, fmt.Sprintf("list %q", prefix), func(ctx context.Context) (bool, error) {
+	err = r.attempt(ctx, e, fmt.Sprintf("list %q", prefix), func(ctx context.Context) (bool, error) {
 		_, err := r.request(ctx, e, "list", func(ctx context.Context, _ func()) (int64, error) {
 			entries, next, err = r.store.list(ctx, prefix, page)
 			return 0, err

@@ -86,10 +86,12 @@ type renewer interface{ renew() }
 // attempt runs f, one try of a request, until it succeeds, fails for good, or
 // has failed too often. f tells by moved whether it got anywhere: then the
 // count starts anew.
-func (r *remote) attempt(ctx context.Context, what string, f func(ctx context.Context) (moved bool, err error)) error {
+func (r *remote) attempt(ctx context.Context, e Events, what string, f func(ctx context.Context) (moved bool, err error)) error {
 	for failed := 0; ; {
+		began := time.Now()
 		moved, err := r.once(ctx, f)
 		if err == nil {
+			e.tried(r.name, 0, 0, nil)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -100,6 +102,7 @@ func (r *remote) attempt(ctx context.Context, what string, f func(ctx context.Co
 		}
 		failed++
 		bad := faultOf(err)
+		e.tried(r.name, failed, time.Since(began), bad)
 		if bad.expired {
 			if s, ok := r.store.(renewer); ok {
 				s.renew()
@@ -184,7 +187,7 @@ func (r *remote) open(ctx context.Context, key, name string, pin Pin, e Events) 
 	of, ok := stampOf(pin)
 	switch {
 	case pin == "":
-		err := r.attempt(ctx, fmt.Sprintf("look at %q", key), func(ctx context.Context) (bool, error) {
+		err := r.attempt(ctx, e, fmt.Sprintf("look at %q", key), func(ctx context.Context) (bool, error) {
 			_, err := r.request(ctx, e, "get", func(ctx context.Context, _ func()) (int64, error) {
 				a, err := r.store.get(ctx, name, stamp{}, 0, 0)
 				if err != nil {
@@ -238,7 +241,7 @@ func (r *remote) remove(ctx context.Context, name string, e Events) error {
 }
 
 func (r *remote) change(ctx context.Context, verb, name string, data []byte, e Events) error {
-	err := r.attempt(ctx, fmt.Sprintf("%s %q", verb, name), func(ctx context.Context) (bool, error) {
+	err := r.attempt(ctx, e, fmt.Sprintf("%s %q", verb, name), func(ctx context.Context) (bool, error) {
 		_, err := r.request(ctx, e, verb, func(ctx context.Context, _ func()) (int64, error) {
 			return int64(len(data)), r.store.change(ctx, name, data)
 		})
@@ -305,7 +308,7 @@ func (h *held) readAt(ctx context.Context, p []byte, off int64) error {
 func (h *held) get(ctx context.Context, p []byte, off int64) error {
 	var done int
 	what := fmt.Sprintf("read %q, bytes %d to %d", h.key, off, off+int64(len(p)))
-	return explain(h.key, h.in.attempt(ctx, what, func(ctx context.Context) (bool, error) {
+	return explain(h.key, h.in.attempt(ctx, h.events, what, func(ctx context.Context) (bool, error) {
 		n, err := h.in.request(ctx, h.events, "get", func(ctx context.Context, alive func()) (int64, error) {
 			return h.fetch(ctx, p[done:], off+int64(done), alive)
 		})

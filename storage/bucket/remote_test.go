@@ -167,7 +167,7 @@ func TestPausesGrowAndAreBounded(t *testing.T) {
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	r := &remote{name: "x", options: Options{Tries: 100, Backoff: time.Hour}, slots: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := r.attempt(ctx, "try", func(context.Context) (bool, error) {
+	err := r.attempt(ctx, Events{}, "try", func(context.Context) (bool, error) {
 		cancel()
 		return false, errors.New("no")
 	})

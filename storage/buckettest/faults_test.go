@@ -584,3 +584,44 @@ func TestEventsTellEveryTry(t *testing.T) {
 		t.Errorf("told %s, want %s", s, want)
 	}
 }
+
+// A store that is out of order is told of, one that fails now and then, or has no such object, is not.
+func TestOutagesAreTold(t *testing.T) {
+	w := trouble(t)
+	var told []string
+	w.bucket = w.bucket.Observed(bucket.Events{
+		Failed: func(store string, attempt int, err error) {
+			told = append(told, fmt.Sprintf("%s %d %v", strings.SplitAfter(store, "://")[0], attempt, err))
+		},
+		Works: func(string) { told = append(told, "works") },
+	})
+	fails := 0
+	w.faults.Answer(func(rw http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if fails--; fails >= 0 {
+			Deny(rw, http.StatusServiceUnavailable, "SlowDown")
+			return
+		}
+		pass.ServeHTTP(rw, r)
+	})
+	for _, c := range []struct {
+		fails int
+		key   string
+		want  []string
+	}{
+		{0, "x", []string{"works", "works"}}, // it is looked at, and read
+		{2, "x", []string{"works", "works"}},
+		{3, "x", []string{"s3:// 3 503 SlowDown", "works", "works"}},
+		{0, "none", []string{"works"}},
+	} {
+		told, fails = nil, c.fails
+		_, err := content(t, w.bucket, c.key, "")
+		if (err != nil) != (c.key == "none") || len(told) != len(c.want) {
+			t.Fatalf("%v: %v, told %q", c, err, told)
+		}
+		for i, text := range c.want {
+			if !strings.HasPrefix(told[i], text) {
+				t.Errorf("%v: told %q", c, told)
+			}
+		}
+	}
+}
