@@ -15,6 +15,8 @@ import (
 	"github.com/headrace/headrace/storage/parquetfile"
 )
 
+//go:generate env WRITE_REFERENCE=1 go test -count=1 -run TestCommandsAreDocumented .
+
 func main() {
 	// The first signal ends the work in good order; after that the default is back, so that a second one ends it at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
