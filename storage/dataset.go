@@ -196,7 +196,7 @@ func (d *dataset) describeAll(ctx context.Context, todo []bucket.Attrs) ([]*snap
 	for _, a := range todo {
 		group.Go(func() error {
 			d.mount.events.Describe(d.name, a.Key)
-			sh, final, err := describe(ctx, b.Under(d.folder), a)
+			sh, final, err := describe(ctx, b.Under(d.folder), a, d.mount.ledger)
 			if err != nil || sh == nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
@@ -15,7 +16,7 @@ import (
 // the shard's own error; the error returned means that ctx ended, or that the
 // store cannot be reached, which says nothing about the object. The shard is nil
 // if the object has vanished, and not final if looking again may help.
-func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapshot.Shard, final bool, err error) {
+func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs, l *budget.Ledger) (sh *snapshot.Shard, final bool, err error) {
 	bad := &snapshot.Shard{Key: a.Key, Size: a.Size, Format: promised(a.Key), Pin: string(a.Pin), Err: judged(a.Err)}
 	if a.Err != nil {
 		return bad, false, nil
@@ -26,7 +27,7 @@ func describe(ctx context.Context, b *bucket.Bucket, a bucket.Attrs) (sh *snapsh
 		var obj *bucket.Object
 		if obj, err = b.Open(ctx, a.Key, pin); err == nil {
 			far = obj.Remote()
-			sh, err = describeObject(ctx, obj)
+			sh, err = describeObject(ctx, obj, l)
 			bad.Size, bad.Pin = obj.Size(), string(obj.Pin())
 			_ = obj.Close() // only read: nothing to tell
 		}
@@ -65,7 +66,7 @@ func lasting(err error) bool {
 }
 
 // describeObject turns a panic over foreign bytes into the object's error.
-func describeObject(ctx context.Context, obj *bucket.Object) (sh *snapshot.Shard, err error) {
+func describeObject(ctx context.Context, obj *bucket.Object, l *budget.Ledger) (sh *snapshot.Shard, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			sh, err = nil, fmt.Errorf("%w: reading it failed: %v", snapshot.ErrCorrupt, p)
@@ -80,7 +81,7 @@ func describeObject(ctx context.Context, obj *bucket.Object) (sh *snapshot.Shard
 			return nil, err
 		}
 	}
-	return formats[f].describe(ctx, obj)
+	return formats[f].describe(ctx, obj, l)
 }
 
 // promised returns the format that a key's extension promises, "" for none.

@@ -23,7 +23,7 @@ type scanner interface {
 
 // format is what a format package offers.
 type format struct {
-	describe func(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error)
+	describe func(ctx context.Context, obj *bucket.Object, l *budget.Ledger) (*snapshot.Shard, error)
 	open     func(s *Store) opener
 	need     func(sh *snapshot.Shard, segment int, p *schema.Projection) int64
 	share    func(sh *snapshot.Shard, p *schema.Projection) float64 // of a block's bytes, that of the columns
@@ -41,11 +41,16 @@ var ipc = format{
 // formats are all formats there are. A new one is named here.
 var formats = map[snapshot.Format]format{
 	snapshot.Parquet: {
-		describe: parquetfile.Describe, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need, share: parquetfile.Share,
+		describe: footers, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need, share: parquetfile.Share,
 		codec: snapshot.Codec{Pack: parquetfile.Pack, Unpack: parquetfile.Unpack},
 	},
 	snapshot.Arrow:  ipc,
 	snapshot.Stream: ipc,
+}
+
+// footers takes no memory of the ledger: a footer is read once, and parsed.
+func footers(ctx context.Context, obj *bucket.Object, _ *budget.Ledger) (*snapshot.Shard, error) {
+	return parquetfile.Describe(ctx, obj)
 }
 
 // whole is the share of columns that nothing is known of.

@@ -100,7 +100,7 @@ type rig struct {
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{pool: frame.NewPool(frame.Options{Poison: true}), ledger: budget.New(budget.Options{Limit: 1 << 30}), t: t}
-	o.Pool = r.pool
+	o.Pool, o.Ledger = r.pool, r.ledger
 	var err error
 	r.Store, err = New(context.Background(), o)
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
@@ -22,6 +23,7 @@ type mount struct {
 	clients  *bucket.Clients
 	shelves  []*shelf
 	events   Events
+	ledger   *budget.Ledger // nil: none
 	registry *registry
 	passed   atomic.Int64 // when a reader last found something changed since it was listed, in Unix nanoseconds
 	gate     gate         // guards what follows

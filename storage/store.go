@@ -10,6 +10,7 @@ import (
 
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/parquetfile"
 	"github.com/headrace/headrace/storage/snapshot"
@@ -43,7 +44,8 @@ type Mount struct {
 type Options struct {
 	Mounts  []Mount
 	Pool    *frame.Pool
-	Refresh time.Duration // most age of a listing; 0 lists at every request
+	Ledger  *budget.Ledger // of what describing objects takes; nil: as little as can be is read at a time
+	Refresh time.Duration  // most age of a listing; 0 lists at every request
 	Buckets bucket.Options
 	Archive Archive
 	Events  Events
@@ -80,6 +82,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
+		mt.ledger = o.Ledger
 		if m.Tree && len(o.Mounts) > 1 {
 			return nil, fmt.Errorf("mount %q: a tree has no other mounts beside it", m.URL)
 		}

@@ -56,7 +56,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 	a.pool = frame.NewPool(frame.Options{Idle: idle})
 	a.ledger = budget.New(budget.Options{Limit: limit, Large: limit / 4, Heap: limitHeap(heapShare(cfg.Memory))})
 	a.store, err = storage.New(ctx, storage.Options{
-		Mounts: mounts, Pool: a.pool, Refresh: cfg.Refresh, Buckets: bucketOptions(), Archive: archiveOf(cfg.Snapshots, log), Events: a.tel.storageEvents(),
+		Mounts: mounts, Pool: a.pool, Ledger: a.ledger, Refresh: cfg.Refresh, Buckets: bucketOptions(), Archive: archiveOf(cfg.Snapshots, log), Events: a.tel.storageEvents(),
 		PageBytes: cfg.Limits.PageBytes,
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headrace/headrace/gateway/wire"
 	"github.com/headrace/headrace/storage"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 func tagCommand() *cobra.Command {
@@ -60,8 +61,12 @@ func (t *target) withStore(ctx context.Context, f func(context.Context, *storage
 	if err != nil {
 		return err
 	}
+	_, limit, err := shares(cfg.Memory)
+	if err != nil {
+		return fmt.Errorf("memory: %w", err)
+	}
 	s, err := storage.New(ctx, storage.Options{
-		Mounts: all, Refresh: cfg.Refresh, Buckets: bucketOptions(), Archive: archiveOf(cfg.Snapshots, newLog(os.Stderr, "error")),
+		Mounts: all, Ledger: budget.New(budget.Options{Limit: limit}), Refresh: cfg.Refresh, Buckets: bucketOptions(), Archive: archiveOf(cfg.Snapshots, newLog(os.Stderr, "error")),
 	})
 	if err != nil {
 		return err

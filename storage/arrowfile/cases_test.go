@@ -328,7 +328,7 @@ func TestCancelledReadsEnd(t *testing.T) {
 	if _, err := s.Next(ctx, nil, 1); !errors.Is(err, context.Canceled) || errors.Is(err, snapshot.ErrCorrupt) {
 		t.Error(err)
 	}
-	if _, err := Describe(ctx, obj); !errors.Is(err, context.Canceled) {
+	if _, err := Describe(ctx, obj, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -40,7 +40,7 @@ func TestIntegrationFiles(t *testing.T) {
 		t.Run(rel, func(t *testing.T) {
 			h := newHouse(t, root)
 			if strings.Contains(rel, "bigendian") {
-				_, err := Describe(context.Background(), h.open(t, rel))
+				_, err := Describe(context.Background(), h.open(t, rel), nil)
 				if !errors.Is(err, snapshot.ErrUnsupported) || !strings.Contains(err.Error(), "big-endian") {
 					t.Fatal(err)
 				}
@@ -70,7 +70,7 @@ func asStream(t *testing.T, name string) string {
 
 func TestFutureMetadataVersionIsRefusedByName(t *testing.T) {
 	h := newHouse(t, corpus(t, "arrow-forward"))
-	_, err := Describe(context.Background(), h.open(t, "schema_v6.arrow"))
+	_, err := Describe(context.Background(), h.open(t, "schema_v6.arrow"), nil)
 	if !errors.Is(err, snapshot.ErrUnsupported) || !strings.Contains(err.Error(), "V6") {
 		t.Fatal(err)
 	}

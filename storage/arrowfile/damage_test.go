@@ -50,7 +50,7 @@ func (y *yard) read(t testing.TB, b []byte) (rows int64, err error) {
 		t.Fatal(err)
 	}
 	defer func() { _ = obj.Close() }()
-	sh, err := Describe(context.Background(), obj)
+	sh, err := Describe(context.Background(), obj, nil)
 	y.far.alike(t, b, sh, err)
 	if err != nil {
 		return 0, ownError(t, err)

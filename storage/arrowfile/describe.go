@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
@@ -46,8 +47,9 @@ type Batch struct {
 
 // Describe reads the metadata of an IPC file or stream; the content decides
 // which it is, not the name. Errors name the object and wrap
-// snapshot.ErrCorrupt, snapshot.ErrUnsupported, or what reading returned.
-func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) {
+// snapshot.ErrCorrupt, snapshot.ErrUnsupported, or what reading returned. In a
+// store much is read at once if the ledger (nil: none) has memory for it.
+func Describe(ctx context.Context, obj *bucket.Object, l *budget.Ledger) (*snapshot.Shard, error) {
 	d := &describer{
 		w:     &window{obj: obj},
 		hash:  sha256.New(),
@@ -56,6 +58,7 @@ func Describe(ctx context.Context, obj *bucket.Object) (*snapshot.Shard, error) 
 		known: map[int64]bool{},
 		shard: &snapshot.Shard{Key: obj.Key(), Size: obj.Size(), Pin: string(obj.Pin())},
 	}
+	defer d.w.widen(l)()
 	if err := d.describe(ctx); err != nil {
 		return nil, inObject(obj.Key(), err)
 	}

@@ -13,11 +13,11 @@ const (
 	entrySize = 24
 	// together is how many requests for metadata a description has under way.
 	together = 64
-	// room is how many bytes of them are held: some dozens of files are
-	// described at a time, on the Go heap.
+	// room is how many bytes of them are held if there is memory: some dozens of
+	// files are described at a time, on the Go heap.
 	room = 1 << 20
-	// most is how many bytes one request asks for where metadata lie close together.
-	most = room / 4
+	// scant is how many otherwise.
+	scant = 64 << 10
 	// apart is how many bytes between metadata are read rather than skipped. As
 	// many requests as are under way bring more bytes of others in that time.
 	apart = 16 << 10
@@ -42,8 +42,9 @@ func (d *describer) blocks(ctx context.Context, entries []byte, take func(*messa
 	for len(entries) > 0 {
 		portions := []portion{{entries: len(entries) / entrySize}}
 		if d.w.obj.Remote() {
-			portions = fetchable(entries, d.w.obj.Size())
+			portions = fetchable(entries, d.w.obj.Size(), d.w.room)
 		}
+		d.w.buf = nil // it counts as well
 		buffers, err := d.fetch(ctx, portions)
 		if err != nil {
 			return err
@@ -66,12 +67,12 @@ func (d *describer) blocks(ctx context.Context, entries []byte, take func(*messa
 // fetchable cuts portions of the first entries, at least one: so many that their
 // bytes are no more than there is room for. Footers may lie: what is not where
 // they say is found out, and read if it must, when the message is.
-func fetchable(entries []byte, size int64) (portions []portion) {
+func fetchable(entries []byte, size, room int64) (portions []portion) {
 	var held int64
 	for ; len(entries) > 0; entries = entries[entrySize:] {
 		next := entry(entries[:entrySize]).portion(size)
 		if n := len(portions) - 1; n >= 0 {
-			joined := portions[n].join(next)
+			joined := portions[n].join(next, room/4)
 			grown := held + joined.Len - portions[n].Len
 			switch {
 			case joined.entries == 0:
@@ -99,8 +100,8 @@ func (e entry) portion(size int64) portion {
 	return portion{bucket.Range{Off: e.at(), Len: n}, 1}
 }
 
-// join returns both as one, none if they are too far apart or too long.
-func (p portion) join(next portion) portion {
+// join returns both as one, none if they are too far apart or longer than most.
+func (p portion) join(next portion, most int64) portion {
 	end, reach := p.Off+p.Len, next.Off+next.Len
 	if next.Off < p.Off || next.Off > end+apart || max(end, reach)-p.Off > most {
 		return portion{}

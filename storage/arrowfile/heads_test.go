@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,13 +19,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
 // far is a store in memory, which counts what it is asked for.
 type far struct {
 	*bucket.Bucket
+	ledger      *budget.Ledger
 	gets, bytes atomic.Int64
+	begins      func() // nil, or called as a request begins
 }
 
 func newFar(t testing.TB) *far {
@@ -34,8 +38,11 @@ func newFar(t testing.TB) *far {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	f := &far{}
+	f := &far{ledger: budget.New(budget.Options{Limit: room})}
 	f.Bucket = b.Observed(bucket.Events{Request: func(_ context.Context, verb string) func(int64, error) {
+		if f.begins != nil {
+			f.begins()
+		}
 		return func(n int64, _ error) {
 			if verb == "get" {
 				f.gets.Add(1)
@@ -59,7 +66,7 @@ func (f *far) describe(t testing.TB, b []byte) (*snapshot.Shard, error) {
 	defer func() { _ = obj.Close() }()
 	f.gets.Store(0)
 	f.bytes.Store(0)
-	return Describe(t.Context(), obj)
+	return Describe(t.Context(), obj, f.ledger)
 }
 
 // alike checks that an object in a store is described as it is in a folder: sh, or what is wrong with it.
@@ -91,7 +98,7 @@ func TestFarFilesAreDescribedAlike(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sh, err := Describe(t.Context(), h.open(t, filepath.Base(name)))
+			sh, err := Describe(t.Context(), h.open(t, filepath.Base(name)), nil)
 			if err != nil {
 				continue // with another name in its error; damaged files have tests of their own
 			}
@@ -173,7 +180,7 @@ func TestFetchable(t *testing.T) {
 			entries = binary.LittleEndian.AppendUint64(entries, 0)
 		}
 		for rest := entries; len(rest) > 0; {
-			portions := fetchable(rest, size)
+			portions := fetchable(rest, size, room)
 			var held int64
 			for _, p := range portions {
 				if p.entries < 1 || p.Off < 0 || p.Len < 0 || p.Off+p.Len > size {
@@ -193,4 +200,42 @@ func TestFetchable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is read ahead of metadata in a store is memory of the ledger's while an object is described, and no longer. Where
+// there is none, little is read at a time, and the shard is the same.
+func TestDescribingIsCharged(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		b := batches(t, 3_000, func(int) int { return 1 }, whole)
+		store := newFar(t)
+		var mu sync.Mutex
+		var most, heap int64
+		store.begins = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			st := store.ledger.Stats()
+			most, heap = max(most, st.Used[budget.Input]), max(heap, st.Heap)
+		}
+		want, err := store.describe(t, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		few := store.gets.Load()
+		if most != room || heap != room {
+			t.Errorf("%d bytes charged, %d of them on the heap, want %d", most, heap, room)
+		}
+		if st := store.ledger.Stats(); st.Reserved != 0 || st.Grants != 0 || len(st.Used) != 0 {
+			t.Errorf("memory left: %+v", st)
+		}
+		all, err := store.ledger.Try(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = 0
+		store.alike(t, b, want, nil)
+		if most != 0 || store.gets.Load() < 4*few {
+			t.Errorf("without memory %d bytes were charged, and %d requests made; with it %d", most, store.gets.Load(), few)
+		}
+		all.Close()
+	}
 }

@@ -144,7 +144,7 @@ func (h *house) open(t testing.TB, key string) *bucket.Object {
 func (h *house) describe(t testing.TB, key string) (*bucket.Object, *snapshot.Shard) {
 	t.Helper()
 	obj := h.open(t, key)
-	sh, err := Describe(context.Background(), obj)
+	sh, err := Describe(context.Background(), obj, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"github.com/headrace/headrace/storage/bucket"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 const (
@@ -43,7 +44,31 @@ type window struct {
 	obj  *bucket.Object
 	off  int64
 	buf  []byte
-	step int // bytes to read at once at least; 0 stands for readAhead
+	step int   // bytes to read at once at least; 0 stands for readAhead
+	room int64 // bytes that may be held beyond those that are needed
+}
+
+// widen takes memory for a window on an object in a store, where each read is a
+// round trip: without it less is read at a time. The function it returns gives
+// the memory back.
+func (w *window) widen(l *budget.Ledger) (narrow func()) {
+	w.room = scant
+	if l == nil || !w.obj.Remote() {
+		return func() {}
+	}
+	g, err := l.Try(room)
+	if err != nil {
+		return func() {}
+	}
+	if g.ChargeHeap(budget.Input, room) != nil {
+		g.Close()
+		return func() {}
+	}
+	w.room = room
+	return func() {
+		g.CreditHeap(budget.Input, room)
+		g.Close()
+	}
 }
 
 // follow takes the next message to be about as long as the one at p. Only that
@@ -51,8 +76,8 @@ type window struct {
 // that are short are read with one.
 func (w *window) follow(p Place) {
 	w.step = readAhead
-	if w.obj.Remote() && p.end()-p.Offset <= room/8 {
-		w.step = room
+	if w.obj.Remote() && p.end()-p.Offset <= w.room/8 {
+		w.step = int(w.room)
 	}
 }
 

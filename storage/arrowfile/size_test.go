@@ -164,7 +164,7 @@ func TestFilesThatAreNot(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "key"), c.bytes, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Describe(context.Background(), newHouse(t, dir).open(t, "key"))
+		_, err := Describe(context.Background(), newHouse(t, dir).open(t, "key"), nil)
 		if !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), "key: ") {
 			t.Errorf("%s: %v", name, err)
 		}
