@@ -22,7 +22,7 @@ const planAction = "headrace.plan"
 // actions are all that DoAction knows, in the order that ListActions tells.
 var actions = []*flight.ActionType{
 	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
-	{Type: forecastAction, Description: "What a request's epochs will find in memory and fetch. Body: {\"request\": {...}, \"limit\": bytes for streams, \"policy\": name}, the last two if others than the gateway's. Result: JSON."},
+	{Type: forecastAction, Description: "What a request's epochs will find in memory and on disk, and fetch. Body: {\"request\": {...}, \"limit\": bytes for streams, \"policy\": name, \"disk\": bytes}, the last three if others than the gateway's. Result: JSON."},
 	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
 	{Type: receiptsAction, Description: "What the receipts of all ranks must add up to, epoch by epoch. Body: a JSON request. Result: JSON."},
 	{Type: statsAction, Description: "What the caller's tenant has: streams, memory, what is kept and how often it served. Body: empty. Result: JSON."},

@@ -14,7 +14,7 @@ import (
 const forecastAction = "headrace.forecast"
 
 // forecast follows the epochs of a request, all its ranks and workers together, with the gateway's memory to themselves,
-// or that of one with so many bytes for streams as they say: what that one would refuse is refused.
+// or that of one with so many bytes for streams as they say: what that one would refuse is refused. So with its cache on disk.
 func (s *Server) forecast(ctx context.Context, body []byte) ([]byte, error) {
 	asked, err := wire.ParseForecast(body)
 	if err != nil {
@@ -29,6 +29,12 @@ func (s *Server) forecast(ctx context.Context, body []byte) ([]byte, error) {
 	if asked.Limit == 0 {
 		asked.Limit = s.Ledger.Stats().Limit
 	}
+	if asked.Disk == nil {
+		asked.Disk = new(int64)
+		if s.Disk != nil {
+			*asked.Disk = s.Disk.Stats().Limit
+		}
+	}
 	p, err := s.planWithin(ctx, forecastAction, asked.Request, asked.Limit)
 	if err != nil {
 		return nil, err
@@ -39,7 +45,7 @@ func (s *Server) forecast(ctx context.Context, body []byte) ([]byte, error) {
 	defer s.done()
 	wait, cancel := s.patience(ctx)
 	defer cancel()
-	f, err := s.feed.Forecast(wait, s.walk(ctx, p), p.ranks*p.workers, asked.Policy, asked.Limit)
+	f, err := s.feed.Forecast(wait, s.walk(ctx, p), p.ranks*p.workers, asked.Policy, asked.Limit, *asked.Disk)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type Sizes struct {
 	measures *measures
 	snap     *snapshot.Snapshot
 	p        *schema.Projection
+	near     bool // the files are local
 
 	mu   sync.Mutex // guards fits
 	fits *snapshot.Fitter
@@ -34,7 +35,8 @@ type Sizes struct {
 
 // Sizes are those of snap with the columns of p.
 func (s *Store) Sizes(snap *snapshot.Snapshot, p *schema.Projection) *Sizes {
-	return &Sizes{measures: &s.measures, snap: snap, p: p, fits: snap.Fitter(p)}
+	d := s.registry.known(snap.Dataset)
+	return &Sizes{measures: &s.measures, snap: snap, p: p, near: d != nil && !d.mount.far, fits: snap.Fitter(p)}
 }
 
 // Need returns what reading any of the blocks takes.
@@ -62,6 +64,14 @@ func (s *Sizes) Frames(b snapshot.Block) int64 {
 	sh := s.snap.Shards[b.Shard]
 	added, _ := extra(s.fit(b.Shard), s.p, sh.Segments[b.Segment])
 	return s.measures.of(s.snap, b.Shard, s.p).bytes(b.Bytes, added, sh, s.p)
+}
+
+// InPlace tells whether a block is shown where it lies in a mapped file, as far as the files tell: such blocks are not
+// fetched, and none of them is kept.
+func (s *Sizes) InPlace(b snapshot.Block) bool {
+	sh := s.snap.Shards[b.Shard]
+	shown := formats[sh.Format].inPlace
+	return s.near && shown != nil && s.fit(b.Shard).Alike && shown(sh, b.Segment, s.p) && s.Frames(b) >= frame.LeastMapped
 }
 
 func (s *Sizes) fit(shard int) *schema.Fit {

@@ -28,6 +28,7 @@ const defaultServer = "grpc://127.0.0.1:8815"
 type target struct {
 	server, token, ca, config, folder string
 	memory                            int64 // of a gateway in process; 0: what the config says
+	disk                              int64 // that the config of one in process would give to blocks
 }
 
 // remote are the flags of commands about what a running gateway does; one in process would have nothing to tell.
@@ -108,6 +109,7 @@ func (t *target) inProcess(ctx context.Context, cfg *configs.Config, all []stora
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	// What is kept on disk is a gateway's that may be running; this one ends at once.
+	t.disk = cfg.Cache.DiskLimit
 	cfg.TLS, cfg.Telemetry.OTLP, cfg.Cache.DiskLimit = configs.TLS{}, "", 0
 	a, err := newApp(ctx, cfg, all, newLog(os.Stderr, "error"), anybody)
 	if err != nil {

@@ -31,21 +31,21 @@ type explained struct {
 func planCommand() *cobra.Command {
 	var t target
 	var asJSON bool
-	var request, memory, policy string
+	var request, memory, policy, disk string
 	var receipts []string
 	cmd := &cobra.Command{
 		Use:   "plan DATASET [request fields as flags] | plan --request JSON",
 		Short: "Show what a request would deliver, and what it takes, before anything is read",
 		Long: "Show what a request would deliver, and what it takes, before anything is read: rows and steps of each rank, rows that\n" +
 			"the tail drops or repeats, the window and the memory for it, how well batches are mixed, and what later epochs will find in\n" +
-			"memory: in that of the gateway that is asked, or in as much as --memory says, if no other job wants it.",
+			"memory and on disk: in those of the gateway that is asked, or in as much as --memory and --disk say, if no other job wants it.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := requestOf(cmd.Flags(), args, request)
 			if err != nil {
 				return err
 			}
-			ask, err := forecastOf(req, memory, policy)
+			ask, err := forecastOf(req, memory, policy, disk)
 			if err != nil {
 				return err
 			}
@@ -64,6 +64,9 @@ func planCommand() *cobra.Command {
 				for _, endpoint := range info.Endpoints {
 					e.Ranks = append(e.Ranks, endpoint.Meta)
 				}
+				if ask.Disk == nil && t.disk > 0 {
+					ask.Disk = &t.disk
+				}
 				if e.Forecast, err = c.Forecast(ctx, ask); err != nil {
 					return err
 				}
@@ -79,14 +82,22 @@ func planCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "one JSON object")
 	f.StringVar(&memory, "memory", "", "foresee what a gateway with so much memory keeps, such as 8GiB; default: the one that is asked")
 	f.StringVar(&policy, "policy", "", "foresee what is kept by this policy: auto, pinned, adaptive, lru or lfu; default: that of the gateway")
+	f.StringVar(&disk, "disk", "", "foresee what a cache of so much on disk has, such as 500GiB, or 0; default: that of the gateway, or of --config")
 	f.StringSliceVar(&receipts, "receipts", nil, "check these FILES instead, a JSON receipt a line, of all ranks and workers: did each row come once?")
 	requestFlags(f, &request)
 	return cmd
 }
 
-// forecastOf asks what would come of a request with so much memory.
-func forecastOf(req *wire.Request, memory, policy string) (*wire.ForecastRequest, error) {
+// forecastOf asks what would come of a request with so much memory and disk.
+func forecastOf(req *wire.Request, memory, policy, disk string) (*wire.ForecastRequest, error) {
 	f := &wire.ForecastRequest{Request: req, Policy: policy}
+	if disk != "" {
+		bytes, err := configs.ParseSize(disk)
+		if err != nil {
+			return nil, usagef("--disk: %v", err)
+		}
+		f.Disk = &bytes
+	}
 	if memory == "" {
 		return f, nil
 	}
@@ -312,6 +323,12 @@ func (e explained) printOrder(line func(name, format string, args ...any), req *
 // printForecast shows what epochs after the first will find in memory.
 func (e explained) printForecast(line func(name, format string, args ...any)) {
 	f := e.Forecast
+	if f.Mapped > 0 {
+		line("mapped", "%s of local Arrow files, served where they lie: no epoch fetches them, and the page cache keeps them", size(f.Mapped))
+	}
+	if f.Hot == 0 && f.Mapped > 0 {
+		return
+	}
 	all := memoryFor(f.Enough)
 	times := ""
 	if f.Hot > 0 && all < 10*f.Hot { // of little data it tells nothing
@@ -322,7 +339,12 @@ func (e explained) printForecast(line func(name, format string, args ...any)) {
 		line("streams", "need %s of the %s that there is: they wait for each other", size(f.Reserved), size(f.Limit))
 	}
 	line("kept", "%s of %s for streams, by policy %s", size(min(f.Room, f.Hot)), size(f.Limit), f.Policy)
-	line("hits", "%.1f %% in later epochs, of which each fetches %s; the first one fetches %s", 100*f.Hits, size(f.Fetched), size(f.Hot))
+	hits := fmt.Sprintf("%.1f %%", 100*f.Hits)
+	if f.Disk > 0 {
+		line("on disk", "%s of %s", size(min(f.Disk, f.Hot)), size(f.Disk))
+		hits += fmt.Sprintf(" in memory, %.1f %% on disk,", 100*f.DiskHits)
+	}
+	line("hits", "%s in later epochs, of which each fetches %s; the first one fetches %s", hits, size(f.Fetched), size(f.Hot))
 }
 
 // ranks names a run of ranks.

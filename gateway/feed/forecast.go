@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
+	"github.com/headrace/headrace/storage/frame"
 )
 
 // Forecast is what reading a plan's epochs one after the other comes to. Sizes are bytes of blocks in memory.
@@ -16,7 +17,10 @@ type Forecast struct {
 	Enough   int64   // what Limit would have to be for all that is hot to stay
 	Room     int64   // what is left to keep blocks in
 	Policy   string  // by which they are kept
-	Hits     float64 // the part of an epoch's bytes that is there, once some epochs were read
+	Disk     int64   // that a cache on disk may have of them
+	Mapped   int64   // that an epoch reads beside Hot from files which are mapped: nothing is fetched for them, and nothing kept
+	Hits     float64 // the part of Hot that is in memory, once some epochs were read
+	DiskHits float64 // and the part that is not, but on disk
 	Fetched  int64   // the rest, which each of those epochs fetches
 }
 
@@ -27,20 +31,27 @@ const (
 )
 
 // Forecast foresees what so many streams, which together read a walk's plan over and over, find in memory that nobody
-// else wants, with so many bytes for streams and under a policy: it follows the plan's own order, and reads nothing.
-func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy string, limit int64) (Forecast, error) {
+// else wants, with so many bytes for streams and under a policy, and on a disk for so many bytes of blocks: it follows the
+// plan's own order, and reads nothing.
+func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy string, limit, disk int64) (Forecast, error) {
 	p := f.shape(w)
 	grant, err := f.ledger.Admit(ctx, 2*w.Order.EpochBytes()+cache.ForecastBytes(w.Blocks.Len()))
 	if err != nil {
 		return Forecast{}, err
 	}
 	defer grant.Close()
-	c, err := cache.NewForecast(policy, w.again(), w.Blocks.Len(), func(block int) int64 { return p.sizes.Frames(w.Blocks.At(block)) })
+	c, err := cache.NewForecast(policy, w.again(), w.Blocks.Len(), func(block int) (int64, bool) {
+		b := w.Blocks.At(block)
+		return p.sizes.Frames(b), p.sizes.InPlace(b)
+	})
 	if err != nil {
 		return Forecast{}, err
 	}
 	first := w.Schedule.Begin().Epoch
-	out := Forecast{Hot: c.Bytes(), Limit: limit, Policy: c.Policy()}
+	out := Forecast{Hot: c.Bytes(), Mapped: c.InPlace(), Limit: limit, Policy: c.Policy()}
+	if p.dear() {
+		out.Disk = disk
+	}
 	leading, own := p.leading(first), (&Stream{plan: p, walk: w}).own()
 	if most := limit - p.setAside(limit); leading+own > most {
 		return Forecast{}, fmt.Errorf("%d bytes needed, of %d that are there for streams: %w: give more memory, or ask for smaller windows or batches",
@@ -51,19 +62,25 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 	out.Enough = out.Hot + out.Reserved + int64(max(f.decoders.Min, f.store.Flying(w.Snapshot)))*p.scratch(p.need())
 	out.Room = p.room(out, first)
 	c.Give(out.Room)
-	var read, hits int64
+	c.GiveDisk(out.Disk, frame.InPlace(w.Projection.Schema) && out.Hot/int64(max(w.Blocks.Len(), 1)) >= frame.LeastMapped)
+	read := map[string]int64{}
 	for n := range int64(settling + foreseen) {
-		r, h, err := p.foresee(ctx, c, first+n)
-		if err != nil {
+		if n == settling {
+			clear(read)
+		}
+		if err := p.foresee(ctx, c, first+n, read); err != nil {
 			return Forecast{}, err
 		}
-		if n >= settling {
-			read, hits = read+r, hits+h
-		}
 	}
-	out.Hits = float64(hits) / float64(max(read, 1))
-	out.Fetched = out.Hot - int64(out.Hits*float64(out.Hot))
+	all := float64(max(read[cache.Memory]+read[cache.Disk]+read[""], 1))
+	out.Hits, out.DiskHits = float64(read[cache.Memory])/all, float64(read[cache.Disk])/all
+	out.Fetched = out.Hot - int64((out.Hits+out.DiskHits)*float64(out.Hot))
 	return out, nil
+}
+
+// dear tells whether blocks of the plan are kept on disk. All its shards are of one format.
+func (p *plan) dear() bool {
+	return p.walk.Blocks.Len() > 0 && p.feed.store.Dear(p.walk.Snapshot, p.walk.Blocks.At(0).Shard)
 }
 
 // setAside is what of so many bytes for streams is only decoders', by the gateway's own proportions.
@@ -82,18 +99,16 @@ func (p *plan) room(f Forecast, epoch int64) int64 {
 	return max(0, left-int64(missing*float64(window)))
 }
 
-// foresee follows an epoch, and returns the bytes that it reads of blocks that stand for all, and those that would be there.
-func (p *plan) foresee(ctx context.Context, c *cache.Forecast, number int64) (read, hits int64, err error) {
+// foresee follows an epoch, and counts the bytes that it reads of blocks that stand for all, by the tier that would have them.
+func (p *plan) foresee(ctx context.Context, c *cache.Forecast, number int64, read map[string]int64) error {
 	for pieces := range windowsOf(p.walk.Order.Epoch(number)) {
 		for _, piece := range pieces {
-			bytes, hit := c.Read(piece.Block)
-			if read += bytes; hit {
-				hits += bytes
-			}
+			bytes, tier := c.Read(piece.Block)
+			read[tier] += bytes
 		}
 		if err := ctx.Err(); err != nil {
-			return 0, 0, err
+			return err
 		}
 	}
-	return read, hits, nil
+	return nil
 }

@@ -17,14 +17,14 @@ func TestForecast(t *testing.T) {
 	r := newKeepingRig(t, 1<<30, 0)
 	tooLarge := func(shuffle sampler.Shuffle, limit int64) {
 		t.Helper()
-		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, cache.Pinned, limit)
+		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, cache.Pinned, limit, 0)
 		if !errors.Is(err, budget.ErrTooLarge) {
 			t.Errorf("%+v, %v, of %d bytes", f, err, limit)
 		}
 	}
 	foresee := func(shuffle sampler.Shuffle, policy string, limit int64) Forecast {
 		t.Helper()
-		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, policy, limit)
+		f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, policy, limit, 0)
 		must(t, err)
 		if f.Limit != limit || f.Room < 0 || f.Room > max(0, limit-f.Reserved, f.Hot) || f.Hits < 0 || f.Hits > 1 || f.Fetched != f.Hot-int64(f.Hits*float64(f.Hot)) {
 			t.Errorf("%+v", f)
@@ -55,6 +55,13 @@ func TestForecast(t *testing.T) {
 		if least.Hits != 0 || least.Room != 0 || least.Fetched != least.Hot {
 			t.Errorf("%v: %+v, though streams take all", shuffle, least)
 		}
+		for disk, want := range map[int64]float64{least.Hot / 2: .5, 1 << 40: 1} {
+			f, err := r.Forecast(context.Background(), r.walk(t, job(shuffle, 0, 2)), 4, cache.Pinned, all.Reserved, disk)
+			must(t, err)
+			if f.Disk != disk || f.Hits != 0 || math.Abs(f.DiskHits-want) > .1 || f.Fetched != f.Hot-int64(f.DiskHits*float64(f.Hot)) {
+				t.Errorf("%v: with a disk of %d bytes %+v", shuffle, disk, f)
+			}
+		}
 		half := all.Reserved + all.Hot/2
 		pinned := foresee(shuffle, cache.Pinned, half)
 		if c := float64(pinned.Room) / float64(pinned.Hot); math.Abs(pinned.Hits-c) > .1 || c < .2 || c > .5 {
@@ -67,12 +74,12 @@ func TestForecast(t *testing.T) {
 	if r.rows() != 0 || len(r.Passes().Last) != 0 || r.cache.Stats().Active != cache.Adaptive {
 		t.Errorf("%d rows were read, the policy is %s", r.rows(), r.cache.Stats().Active)
 	}
-	if _, err := r.Forecast(context.Background(), r.walk(t, job(sampler.ShuffleNone, 0, 1)), 1, "mru", 1<<20); err == nil {
+	if _, err := r.Forecast(context.Background(), r.walk(t, job(sampler.ShuffleNone, 0, 1)), 1, "mru", 1<<20, 0); err == nil {
 		t.Error("a policy that is not was taken")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := r.Forecast(ctx, r.walk(t, job(sampler.ShuffleNone, 0, 1)), 1, cache.LRU, 1<<20); err == nil {
+	if _, err := r.Forecast(ctx, r.walk(t, job(sampler.ShuffleNone, 0, 1)), 1, cache.LRU, 1<<20, 0); err == nil {
 		t.Error("it went on though nobody waits for it")
 	}
 	r.close(t)

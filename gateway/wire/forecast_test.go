@@ -9,10 +9,11 @@ import (
 )
 
 func TestForecastsAreReadStrictly(t *testing.T) {
-	f, err := ParseForecast([]byte(` {"policy": "lru", "request": {"dataset": "a/b", "batch_size": 5}, "limit": 9223372036854775807} `))
+	f, err := ParseForecast([]byte(` {"policy": "lru", "request": {"dataset": "a/b", "batch_size": 5}, "limit": 9223372036854775807, "disk": 7} `))
 	want := New("a/b")
 	want.BatchSize = 5
-	if err != nil || !reflect.DeepEqual(f, &ForecastRequest{Request: want, Limit: 1<<63 - 1, Policy: "lru"}) {
+	disk := int64(7)
+	if err != nil || !reflect.DeepEqual(f, &ForecastRequest{Request: want, Limit: 1<<63 - 1, Policy: "lru", Disk: &disk}) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	for text, why := range map[string]string{
@@ -20,12 +21,14 @@ func TestForecastsAreReadStrictly(t *testing.T) {
 		`{}`:                             "request is missing",
 		`{"request"}`:                    "a colon must follow",
 		`{"request": {"dataset": "d"}}x`: "nothing may follow",
-		`{"request": {"dataset": "d"}, "memory": 1}`: `unknown field "memory": there are request, limit and policy`,
+		`{"request": {"dataset": "d"}, "memory": 1}`: `unknown field "memory": there are request, limit, policy and disk`,
 		`{"request": {}}`: "request: dataset is missing",
 		`{"request": {"dataset": "d", "shufle": "full"}}`:     "request: ",
 		`{"request": {"dataset": "d"}, "limit": -1}`:          "limit: ",
 		`{"request": {"dataset": "d"}, "limit": 1.5}`:         "limit: ",
 		`{"request": {"dataset": "d"}, "limit": 1e30}`:        "limit: ",
+		`{"request": {"dataset": "d"}, "disk": -1}`:           "disk: ",
+		`{"request": {"dataset": "d"}, "disk": "1GiB"}`:       "disk: ",
 		`{"request": {"dataset": "d"}, "policy": null}`:       "policy: ",
 		`{"request": {"dataset": "d"}, "request": {}}`:        "there twice",
 		`{"request": {"dataset": "d"}, "Limit": 1}`:           "unknown field",
@@ -41,6 +44,7 @@ func TestForecastsAreReadStrictly(t *testing.T) {
 func FuzzForecast(f *testing.F) {
 	for _, g := range goldenTickets(f) {
 		f.Add([]byte(`{"request": ` + g.Request + `, "limit": 123, "policy": "p\u00e9"}`))
+		f.Add([]byte(`{"disk": 0, "request": ` + g.Request + `}`))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := ParseForecast(b)

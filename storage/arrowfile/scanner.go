@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/budget"
@@ -189,6 +191,34 @@ func (s *Scanner) size(p *piece, scratch *frame.Scratch) (int64, error) {
 // fewer returns how many rows to try after n of them took size bytes, too many.
 func fewer(n, size int64) int64 {
 	return max(1, min(n-1, int64(float64(n)*frame.MaxFrame/float64(size))))
+}
+
+// InPlace tells whether columns of a segment can be shown where they lie in a local file: as far as is known before the batch
+// is read, which says where its buffers are.
+func InPlace(sh *snapshot.Shard, segment int, p *schema.Projection) bool {
+	if codec(sh.Segments[segment].Facts.(Batch).Codec) != uncompressed || !frame.InPlace(p.Schema) {
+		return false
+	}
+	for _, f := range p.Schema.Fields() {
+		at := sh.Schema.FieldIndices(f.Name)
+		if len(at) != 1 || encodedWithin(sh.Schema.Field(at[0]).Type) {
+			return false
+		}
+	}
+	return true
+}
+
+// encodedWithin tells whether values of a type must be decoded.
+func encodedWithin(t arrow.DataType) bool {
+	switch t := t.(type) {
+	case *arrow.DictionaryType, *arrow.RunEndEncodedType:
+		return true
+	case arrow.ExtensionType:
+		return encodedWithin(t.StorageType())
+	case arrow.NestedType:
+		return slices.ContainsFunc(t.Fields(), func(f arrow.Field) bool { return encodedWithin(f.Type) })
+	}
+	return false
 }
 
 // Need estimates the bytes that reading a segment takes beyond the frames:

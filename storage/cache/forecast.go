@@ -8,13 +8,18 @@ import (
 // Forecast finds out what a policy would make of reading blocks in some order. It has none of them: it asks the policy
 // itself, about as many of the blocks as tell enough.
 type Forecast struct {
-	policy Policy
-	name   string
-	items  []item // of the blocks that stand for all
-	every  int    // one in so many does
-	bytes  int64  // of those
-	room   int64  // for those
-	used   int64
+	policy  Policy
+	name    string
+	items   []item // of the blocks that stand for all
+	every   int    // one in so many does
+	bytes   int64  // of those, but for what lies in mapped files
+	inPlace int64  // of those that do
+	room    int64  // for those
+	used    int64
+
+	below  []bool // those that lie on the disk below
+	left   int64  // bytes that are free there
+	mapped bool   // what lies there is shown from there
 }
 
 // standIns is how many blocks are followed at most.
@@ -22,12 +27,13 @@ const standIns = 1 << 14
 
 // ForecastBytes is the memory that a forecast of so many blocks takes.
 func ForecastBytes(blocks int) int64 {
-	return int64(min(blocks, standIns)) * int64(unsafe.Sizeof(item{}))
+	return int64(min(blocks, standIns)) * (int64(unsafe.Sizeof(item{})) + 1)
 }
 
-// NewForecast makes one of so many blocks, whose sizes are told, in a cache without room. Auto is the policy that suits
+// NewForecast makes one of so many blocks, in a cache without room. Of each is told how many bytes it has, and whether it
+// lies in a file that is mapped: of those nothing is kept. Auto is the policy that suits
 // a single plan, which reads each block once an epoch or not.
-func NewForecast(policy string, once bool, blocks int, size func(block int) int64) (*Forecast, error) {
+func NewForecast(policy string, once bool, blocks int, size func(block int) (bytes int64, inPlace bool)) (*Forecast, error) {
 	if policy == Auto {
 		policy = Adaptive
 		if once {
@@ -39,12 +45,18 @@ func NewForecast(policy string, once bool, blocks int, size func(block int) int6
 	}
 	f := &Forecast{policy: policies[policy](), name: policy, every: max(1, (blocks+standIns-1)/standIns)}
 	f.items = make([]item, (blocks+f.every-1)/f.every)
+	f.below = make([]bool, len(f.items))
 	plan := &Plan{}
 	plan.streams.Store(1)
 	for n := range f.items {
 		i := &f.items[n]
-		i.hash, i.bytes = mixed(uint64(n)), size(n*f.every)
+		i.hash = mixed(uint64(n))
 		i.plan.Store(plan)
+		if bytes, inPlace := size(n * f.every); inPlace {
+			f.inPlace += bytes
+		} else {
+			i.bytes = bytes
+		}
 		f.bytes += i.bytes
 	}
 	return f, nil
@@ -53,28 +65,51 @@ func NewForecast(policy string, once bool, blocks int, size func(block int) int6
 // Policy names the policy that is asked.
 func (f *Forecast) Policy() string { return f.name }
 
-// Bytes is what all blocks take.
+// Bytes is what all blocks take but those in mapped files.
 func (f *Forecast) Bytes() int64 { return f.bytes * int64(f.every) }
+
+// InPlace is what those in mapped files take.
+func (f *Forecast) InPlace() int64 { return f.inPlace * int64(f.every) }
 
 // Give makes the cache one of so many bytes.
 func (f *Forecast) Give(room int64) { f.room = max(room, 0) / int64(f.every) }
 
-// Read reads a block, and tells how many bytes of it count, none unless it stands for others, and whether it would be there.
-func (f *Forecast) Read(block int) (bytes int64, hit bool) {
+// GiveDisk puts a disk of so many bytes below, empty at first. What lies there is mapped, or else becomes memory again when
+// it is read.
+func (f *Forecast) GiveDisk(room int64, mapped bool) {
+	f.left, f.mapped = max(room, 0)/int64(f.every), mapped
+}
+
+// Read reads a block, and tells how many bytes of it count, none unless it stands for others, and which tier would have it;
+// "" is none.
+func (f *Forecast) Read(block int) (bytes int64, tier string) {
 	if block%f.every != 0 {
-		return 0, false
+		return 0, ""
 	}
-	i := &f.items[block/f.every]
-	if hit = i.list != nil; !hit {
+	n := block / f.every
+	i := &f.items[n]
+	switch {
+	case i.list != nil:
+		tier = Memory
+	case f.below[n]:
+		tier = Disk
+	case i.bytes <= f.left: // it is loaded: so it is written, and then stays, for its plan is in use
+		f.below[n] = true
+		f.left -= i.bytes
+	}
+	if f.policy.Use(i); tier == Disk && f.mapped {
+		f.policy.Remove(i)
+		return i.bytes, tier
+	}
+	if tier != Memory {
 		f.used += i.bytes
 	}
-	f.policy.Use(i)
 	for f.used > f.room {
 		v := f.policy.Victim()
 		f.used -= v.bytes
 		f.policy.Remove(v)
 	}
-	return i.bytes, hit
+	return i.bytes, tier
 }
 
 // mixed makes a hash of a number.

@@ -9,7 +9,7 @@ import (
 // foresee reads passes of n blocks, each in an order of its own or always the same, and returns the part that is there in the last ones.
 func foresee(t *testing.T, policy string, n int, c float64, shuffle bool, size func(int) int64) float64 {
 	t.Helper()
-	f, err := NewForecast(policy, true, n, size)
+	f, err := NewForecast(policy, true, n, func(block int) (int64, bool) { return size(block), false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,11 +22,11 @@ func foresee(t *testing.T, policy string, n int, c float64, shuffle bool, size f
 			order = r.Perm(n)
 		}
 		for _, block := range order {
-			bytes, hit := f.Read(block)
+			bytes, tier := f.Read(block)
 			if pass < 5 {
 				continue
 			}
-			if read += bytes; hit {
+			if read += bytes; tier == Memory {
 				hits += bytes
 			}
 		}
@@ -68,10 +68,75 @@ func TestForecastsAreWhatTheFormulaeSay(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewForecast("mru", true, 1, even); err == nil {
+	if _, err := NewForecast("mru", true, 1, nil); err == nil {
 		t.Error("a policy that is not was taken")
 	}
-	if f, err := NewForecast(Auto, false, 0, even); err != nil || f.Policy() != Adaptive || f.Bytes() != 0 {
+	if f, err := NewForecast(Auto, false, 0, nil); err != nil || f.Policy() != Adaptive || f.Bytes() != 0 {
 		t.Errorf("%v, %v", f, err)
+	}
+}
+
+// A disk below has what was loaded first, as far as it goes; beside memory, that is more only if it has room for more. What is
+// not mapped there comes to memory by the policy's leave.
+func TestForecastsOfADisk(t *testing.T) {
+	const n = 2*standIns + 3
+	for _, tt := range []struct {
+		policy            string
+		memory, disk      float64
+		mapped            bool
+		hits, onDisk, off float64
+	}{
+		{Pinned, .3, 0, true, .3, 0, .001},
+		{Pinned, .3, .2, true, .3, 0, .001}, // the same blocks
+		{Pinned, .3, .7, true, .3, .4, .001},
+		{Pinned, .3, 2, true, .3, .7, .001},
+		{Pinned, 0, .7, true, 0, .7, .001},
+		{Pinned, .3, 2, false, .3, .7, .001},
+		{LRU, .3, 2, true, .3, .7, .001}, // what came last in the first pass stays: nothing else comes
+		{LRU, .3, 2, false, .3 + .7*math.Log(.7), .7 - .7*math.Log(.7), .015},
+		{Adaptive, .3, 2, true, .3, .7, .001},
+	} {
+		f, err := NewForecast(tt.policy, true, n, func(int) (int64, bool) { return 1 << 22, false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Give(int64(tt.memory * float64(f.Bytes())))
+		f.GiveDisk(int64(tt.disk*float64(f.Bytes())), tt.mapped)
+		r := rand.New(rand.NewPCG(5, 6))
+		read := map[string]float64{}
+		for pass := range 8 {
+			if pass == 5 {
+				clear(read)
+			}
+			for _, block := range r.Perm(n) {
+				bytes, tier := f.Read(block)
+				read[tier] += float64(bytes)
+			}
+		}
+		all := read[Memory] + read[Disk] + read[""]
+		if math.Abs(read[Memory]/all-tt.hits) > tt.off || math.Abs(read[Disk]/all-tt.onDisk) > tt.off {
+			t.Errorf("%+v: %.4f in memory, %.4f on disk", tt, read[Memory]/all, read[Disk]/all)
+		}
+	}
+}
+
+// Of what lies in mapped files nothing is kept or fetched.
+func TestForecastsOfMappedFiles(t *testing.T) {
+	f, err := NewForecast(Pinned, true, 100, func(block int) (int64, bool) { return 1 << 20, block%4 == 0 })
+	if err != nil || f.Bytes() != 75<<20 || f.InPlace() != 25<<20 {
+		t.Fatal(f.Bytes(), f.InPlace(), err)
+	}
+	f.Give(30 << 20)
+	f.GiveDisk(50<<20, true)
+	read := map[string]int64{}
+	for range 2 {
+		clear(read)
+		for block := range 100 {
+			bytes, tier := f.Read(block)
+			read[tier] += bytes
+		}
+	}
+	if read[Memory] != 30<<20 || read[Disk] != 20<<20 || read[""] != 25<<20 {
+		t.Errorf("%v", read)
 	}
 }

@@ -30,6 +30,9 @@ var local = map[int64]bool{
 	0xca451a4e: true, // bcachefs
 }
 
+// canMap tells whether files can be mapped on this system.
+const canMap = true
+
 // files are the mapped files of a pool.
 type files struct {
 	mu   sync.Mutex

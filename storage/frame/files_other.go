@@ -9,6 +9,9 @@ import (
 	"github.com/headrace/headrace/storage/budget"
 )
 
+// canMap tells whether files can be mapped on this system.
+const canMap = false
+
 // files would be the mapped files of a pool.
 type files struct{}
 

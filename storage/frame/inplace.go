@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -71,15 +72,37 @@ func (f *File) frame(g *budget.Grant, s *arrow.Schema, piece Piece, pays func(*s
 	return f.pool.publish(&frame{pool: f.pool, batch: batch, mapped: p}), nil
 }
 
-// inPlace tells whether c is of a type whose rows lie in order, in buffers that begin where numbers may.
-func inPlace(c *Column) bool {
-	lay, err := layoutOf(storage(c.Type))
+// InPlace tells whether columns of a schema can be shown where they lie, on this system, by their types.
+func InPlace(s *arrow.Schema) bool {
+	return canMap && !slices.ContainsFunc(s.Fields(), func(f arrow.Field) bool { return !orderly(f.Type) })
+}
+
+// orderly tells whether the rows of a type lie in order, and those of what it is made of.
+func orderly(t arrow.DataType) bool {
+	if !straight(t) {
+		return false
+	}
+	nested, ok := storage(t).(arrow.NestedType)
+	return !ok || !slices.ContainsFunc(nested.Fields(), func(f arrow.Field) bool { return !orderly(f.Type) })
+}
+
+// straight tells whether the rows of a type itself lie in order.
+func straight(t arrow.DataType) bool {
+	lay, err := layoutOf(storage(t))
 	if err != nil {
 		return false
 	}
 	switch lay.kind {
 	case empty, bit, fixed, binary, list, fixedList, record:
+		return true
 	default:
+		return false
+	}
+}
+
+// inPlace tells whether c is of a type whose rows lie in order, in buffers that begin where numbers may.
+func inPlace(c *Column) bool {
+	if !straight(c.Type) {
 		return false
 	}
 	for _, b := range c.Buffers {

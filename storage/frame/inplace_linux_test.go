@@ -174,6 +174,9 @@ func TestFramesInPlaceEqualTheirRowsForEveryType(t *testing.T) {
 				served++
 			}
 		}
+		if InPlace(schemaOf(typ)) != inOrder(typ) {
+			t.Errorf("%s: in place by its type %v", typ, !inOrder(typ))
+		}
 		lay, _ := layoutOf(typ)
 		if inOrder(typ) && lay.kind != empty && lay.width > 0 && served == 0 {
 			t.Errorf("%s was never served in place", typ)
