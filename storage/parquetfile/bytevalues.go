@@ -43,13 +43,20 @@ func (v *byteValues[O]) free() {
 
 func (v *byteValues[O]) dictionary(b *body, n int) error {
 	const perEntry = 8
-	if n > len(b.plain)/4 {
+	if n > len(b.plain)/4 && len(b.pieces) == 0 {
 		return fmt.Errorf("%d values in %d bytes", n, len(b.plain))
 	}
 	if err := v.leaf.grant.ChargeHeap(budget.Scratch, int64(n)*perEntry); err != nil {
 		return err
 	}
 	v.heap += int64(n) * perEntry
+	if len(b.pieces) > 0 {
+		err := v.dict.Reset(b.plain, n, b.more()...)
+		if err == nil {
+			_, err = v.entries.keep(b)
+		}
+		return err
+	}
 	own, err := v.entries.keep(b)
 	if err != nil {
 		return err
@@ -67,7 +74,7 @@ func (v *byteValues[O]) open(p *dataPage, b []byte) error {
 	case p.indexed():
 		return d.indices.ResetIndices(b)
 	case p.encoding == parquet.Encodings.Plain:
-		d.plain.Reset(b)
+		d.plain.Reset(b, p.more()...)
 		return nil
 	case p.encoding == parquet.Encodings.DeltaLengthByteArray:
 		return d.lengths.Reset(b)

@@ -27,6 +27,7 @@ type leafReader struct {
 	pages   []*dataPage // with values that have been taken and are still to be written; at last the one that it is in
 	spare   []*dataPage
 	heap    int64 // bytes charged for these
+	whole   bool  // no page is read in pieces, to compare
 
 	most   int // the definition level of a value
 	nested bool
@@ -172,7 +173,7 @@ func (l *leafReader) open(p *dataPage) error {
 	if p.begun {
 		return nil
 	}
-	if err := l.inflate(p.page, &p.body); err != nil {
+	if err := l.unfold(p.page, &p.body); err != nil {
 		return err
 	}
 	p.begun = true
@@ -255,10 +256,7 @@ func (l *leafReader) readDictionary(h page) error {
 	if err := l.stream.load(h, &b); err != nil {
 		return err
 	}
-	err := l.inflate(h, &b)
-	if err == nil {
-		err = l.make.dictionary(&b, int(h.values))
-	}
+	err := l.readUnfolded(h, &b, func() error { return l.make.dictionary(&b, int(h.values)) })
 	if err != nil {
 		return fmt.Errorf("page %d, a dictionary: %w", number, err)
 	}
@@ -312,37 +310,6 @@ func (l *leafReader) enter(p *dataPage) error {
 		t.lists.Page(p.rep, p.def, p.left)
 	}
 	return nil
-}
-
-// findLevels makes the levels of p ready to be read.
-func (l *leafReader) findLevels(p *dataPage) (err error) {
-	most := int(l.column.MaxRepetitionLevel())
-	if p.kind == pageDataV2 {
-		if most > 0 {
-			if err := p.rep.Reset(p.stored[:p.levels], most); err != nil {
-				return err
-			}
-		}
-		if l.most > 0 {
-			return p.def.Reset(p.stored[p.levels:][:p.defined], l.most)
-		}
-		return nil
-	}
-	if l.most == 0 {
-		return nil
-	}
-	if err := l.inflate(p.page, &p.body); err != nil {
-		return err
-	}
-	rest := p.plain
-	if most > 0 {
-		if rest, err = p.rep.ResetPrefixed(rest, most, encoding.Encoding(p.repeats)); err != nil {
-			return err
-		}
-	}
-	rest, err = p.def.ResetPrefixed(rest, l.most, encoding.Encoding(p.defines))
-	p.front = len(p.plain) - len(rest)
-	return err
 }
 
 // inPage says which page err is about.

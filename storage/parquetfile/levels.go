@@ -11,6 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/headrace/headrace/storage/parquetfile/encoding"
 )
 
 const (
@@ -106,76 +108,6 @@ func unpack(codec compress.Compression, r *bufio.Reader) (plain io.Reader, done 
 	return nil, nil, errLevels
 }
 
-// unsnappy decompresses a Snappy block from its front: the decoders that there
-// are want the whole.
-type unsnappy struct {
-	r       *bufio.Reader
-	out     []byte // all so far, to copy from
-	literal int    // bytes still to come of the literal that it is in
-	copied  int    // and of the copy
-	back    int    // how far back the copy reads
-}
-
-// Read fills p, or fails.
-func (u *unsnappy) Read(p []byte) (int, error) {
-	from := len(u.out)
-	for to := from + len(p); len(u.out) < to; {
-		switch left := to - len(u.out); {
-		case u.literal > 0:
-			n := min(u.literal, left)
-			u.literal -= n
-			u.out = append(u.out, make([]byte, n)...)
-			if _, err := io.ReadFull(u.r, u.out[len(u.out)-n:]); err != nil {
-				return 0, err
-			}
-		case u.copied > 0:
-			if u.back < 1 || u.back > len(u.out) {
-				return 0, errLevels
-			}
-			u.out = append(u.out, u.out[len(u.out)-u.back])
-			u.copied--
-		default:
-			if err := u.element(); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return copy(p, u.out[from:]), nil
-}
-
-// element reads the head of the next literal or copy.
-func (u *unsnappy) element() error {
-	tag, err := u.r.ReadByte()
-	if err != nil {
-		return err
-	}
-	high := int(tag >> 2)
-	switch tag & 3 {
-	case 0:
-		if high >= 60 {
-			high, err = u.integer(high - 59)
-		}
-		u.literal = high + 1
-	case 1:
-		u.back, err = u.integer(1)
-		u.copied, u.back = high&7+4, u.back|high>>3<<8
-	case 2:
-		u.copied = high + 1
-		u.back, err = u.integer(2)
-	default:
-		u.copied = high + 1
-		u.back, err = u.integer(4)
-	}
-	return err
-}
-
-// integer reads n bytes, the lowest first.
-func (u *unsnappy) integer(n int) (int, error) {
-	var b [8]byte
-	_, err := io.ReadFull(u.r, b[:n])
-	return int(binary.LittleEndian.Uint64(b[:])), err
-}
-
 // count counts the zeros in n run-length encoded levels, up to most.
 func (t *tally) count(b []byte, n int64, most int16) error {
 	width := bits.Len16(uint16(most))
@@ -238,4 +170,37 @@ func (t *tally) packed(b []byte, at, n int64, width int, most int16) error {
 		}
 	}
 	return nil
+}
+
+// findLevels makes the levels of p ready to be read.
+func (l *leafReader) findLevels(p *dataPage) (err error) {
+	most := int(l.column.MaxRepetitionLevel())
+	if p.kind == pageDataV2 {
+		if most > 0 {
+			if err := p.rep.Reset(p.stored[:p.levels], most); err != nil {
+				return err
+			}
+		}
+		if l.most > 0 {
+			return p.def.Reset(p.stored[p.levels:][:p.defined], l.most)
+		}
+		return nil
+	}
+	if l.most == 0 {
+		return nil
+	}
+	return l.readUnfolded(p.page, &p.body, func() error { return l.findPrefixed(p) })
+}
+
+// findPrefixed finds them where each kind has its length before it and the values behind it.
+func (l *leafReader) findPrefixed(p *dataPage) (err error) {
+	rest := p.plain
+	if most := int(l.column.MaxRepetitionLevel()); most > 0 {
+		if rest, err = p.rep.ResetPrefixed(rest, most, encoding.Encoding(p.repeats)); err != nil {
+			return err
+		}
+	}
+	rest, err = p.def.ResetPrefixed(rest, l.most, encoding.Encoding(p.defines))
+	p.front = len(p.plain) - len(rest)
+	return err
 }

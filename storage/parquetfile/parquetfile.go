@@ -9,7 +9,9 @@
 // and decompresses them, a leafReader reads the levels of the rows that are
 // wanted, which tells how large the frame will be, and then values decode what
 // is stored to where it belongs in the frame. Where rows begin in the pages is
-// remembered as marks, with the facts of the shard. arrow-go reads what is
+// remembered as marks, with the facts of the shard. Long byte arrays that Snappy
+// did not make shorter are not decompressed first: the page stays as it was read,
+// and its pieces are copied to the frame. arrow-go reads what is
 // rare, lists of lists above all, into memory from which the frame is copied.
 //
 // Errors wrap snapshot.ErrCorrupt or snapshot.ErrUnsupported and name the file

@@ -27,10 +27,11 @@ type stream struct {
 
 // body is what comes behind the header of a page.
 type body struct {
-	stored []byte  // as in the file, in window
-	window *window // nil: nothing is held
-	plain  []byte  // decompressed, without the levels of a page of version 2
-	home   *window // of plain, if it is not part of stored
+	stored []byte   // as in the file, in window
+	window *window  // nil: nothing is held
+	plain  []byte   // decompressed, without the levels of a page of version 2
+	home   *window  // of plain, if it is not part of stored
+	pieces [][]byte // if there are any, plain is the first, and all of them together are what it would be
 }
 
 // next reads the header of the next page. ok is false when there is none.
@@ -109,11 +110,7 @@ func (s *stream) inflate(p page, b *body) error {
 	if b.plain != nil || p.raw == 0 && p.size == 0 {
 		return nil
 	}
-	levels := int64(0)
-	if p.kind == pageDataV2 {
-		levels = p.levels + p.defined // they are not compressed
-	}
-	src, raw := b.stored[levels:], p.raw-levels
+	src, raw := p.compressed(b)
 	if s.chunk.codec == compress.Codecs.Uncompressed || p.bare {
 		b.plain = src // some writers tell another uncompressed_page_size
 		return nil
@@ -121,7 +118,7 @@ func (s *stream) inflate(p page, b *body) error {
 	if raw == 0 {
 		return nil // nothing to decompress, whatever stands for it
 	}
-	plain, home, err := s.space(int(raw))
+	plain, home, err := s.space(raw)
 	if err != nil {
 		return err
 	}
@@ -130,11 +127,20 @@ func (s *stream) inflate(p page, b *body) error {
 		return err
 	}
 	b.plain, b.home = plain, home
-	if levels == 0 {
+	if len(src) == len(b.stored) { // there are no levels in it
 		b.window.release()
 		b.stored, b.window = nil, nil
 	}
 	return nil
+}
+
+// compressed returns what of a page's body is, and how long it is when it no longer is.
+func (p page) compressed(b *body) (src []byte, raw int) {
+	levels := int64(0)
+	if p.kind == pageDataV2 {
+		levels = p.levels + p.defined
+	}
+	return b.stored[levels:], int(p.raw - levels)
 }
 
 // space returns n bytes for a decompressed page, and the memory they are in,
@@ -183,8 +189,11 @@ func (b *body) free() {
 	if b.home != nil {
 		b.home.release()
 	}
-	*b = body{}
+	*b = body{pieces: b.pieces[:0]}
 }
+
+// more returns the pieces behind plain.
+func (b *body) more() [][]byte { return b.pieces[min(1, len(b.pieces)):] }
 
 // checkLevels looks at what the header of a page of version 2 says of its levels.
 func (p page) checkLevels(column *schema.Column) error {

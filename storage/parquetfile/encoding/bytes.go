@@ -47,14 +47,25 @@ func lastOffset[O Offset](data []byte) int {
 
 // Bytes decodes byte arrays in PLAIN: each with its length in four bytes before it.
 type Bytes[O Offset] struct {
-	rest []byte
+	rest   []byte
+	pieces pieces // in place of rest, if there are any left
 }
 
-// Reset starts with the values in b.
-func (p *Bytes[O]) Reset(b []byte) { p.rest = b }
+// Reset starts with the values in b and, where one piece of memory does not hold
+// them all, in more, which stays in use.
+func (p *Bytes[O]) Reset(b []byte, more ...[]byte) {
+	*p = Bytes[O]{rest: b}
+	if len(more) > 0 {
+		p.rest = nil
+		p.pieces.reset(b, more)
+	}
+}
 
 // walk passes n values and returns the number of bytes in all of them.
 func (p *Bytes[O]) walk(n int) (size int64, err error) {
+	if p.pieces.left > 0 {
+		return p.pieces.walk(n)
+	}
 	b, at := p.rest, 0
 	for i := range n {
 		if len(b)-at < 4 {
@@ -88,6 +99,9 @@ func (p *Bytes[O]) Decode(offsets []O, data []byte) error {
 	if err := fits(offsets[0], 0, data); err != nil {
 		return err
 	}
+	if p.pieces.left > 0 {
+		return decodePieces(&p.pieces, offsets, data)
+	}
 	to, b, at := int(offsets[0]), p.rest, 0
 	end := lastOffset[O](data)
 	ends := offsets[1:]
@@ -120,10 +134,15 @@ func (p *Bytes[O]) Decode(offsets []O, data []byte) error {
 type Dictionary struct {
 	b       []byte
 	entries []uint64 // where each begins in b, and in the lower half its length
+	pieces  [][]byte // behind b, if there are any: then it is the piece that it begins in with its length, and where
 }
 
-// Reset reads n entries in PLAIN from b, which stays in use.
-func (d *Dictionary) Reset(b []byte, n int) error {
+// Reset reads n entries in PLAIN from b and, where one piece of memory does not
+// hold them all, from more. Both stay in use.
+func (d *Dictionary) Reset(b []byte, n int, more ...[]byte) error {
+	if d.pieces = nil; len(more) > 0 {
+		return d.resetPieces(b, n, more)
+	}
 	if int64(len(b)) > math.MaxUint32 {
 		return malformed("a dictionary of %d bytes", len(b))
 	}
@@ -157,11 +176,22 @@ func (d *Dictionary) Len() int { return len(d.entries) }
 // Entry returns entry i.
 func (d *Dictionary) Entry(i int) []byte {
 	e := d.entries[i]
+	if d.pieces != nil {
+		p, length := d.entry(e)
+		var b []byte
+		for len(b) < length {
+			b = append(b, p.next(length-len(b))...)
+		}
+		return b
+	}
 	return d.b[e>>32:][:uint32(e)]
 }
 
 // Measure returns the number of bytes in the entries that indices name.
 func (d *Dictionary) Measure(indices []uint32) (size int64, err error) {
+	if d.pieces != nil {
+		return d.measurePieces(indices)
+	}
 	entries := d.entries
 	for _, x := range indices {
 		if int(x) >= len(entries) {
@@ -176,6 +206,9 @@ func (d *Dictionary) Measure(indices []uint32) (size int64, err error) {
 func GatherBytes[O Offset](d *Dictionary, indices []uint32, offsets []O, data []byte) error {
 	if err := fits(offsets[0], 0, data); err != nil {
 		return err
+	}
+	if d.pieces != nil {
+		return gatherPieces(d, indices, offsets, data)
 	}
 	to, b, entries := int(offsets[0]), d.b, d.entries
 	end := lastOffset[O](data)

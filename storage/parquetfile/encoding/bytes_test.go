@@ -66,21 +66,39 @@ func byteDecoders[O Offset](t *rapid.T, values [][]byte) []byteDecoder[O] {
 		}
 		indices = append(indices, distinct[string(v)])
 	}
-	var p Bytes[O]
+	var p, cut Bytes[O]
 	var l LengthBytes[O]
 	var f FrontBytes[O]
-	x := indexed[O]{dict: new(Dictionary)}
+	x, y := indexed[O]{dict: new(Dictionary)}, indexed[O]{dict: new(Dictionary)}
 	p.Reset(fenced(t, plain(nil, values)))
+	cuts := rapid.SliceOfN(rapid.ByteRange(0, 60), 1, 9).Draw(t, "cuts")
+	parts := cutUp(t, plain(nil, values), cuts)
+	cut.Reset(parts[0], parts[1:]...)
 	must(t, l.Reset(fenced(t, lengthed(nil, values))))
 	must(t, f.Reset(fenced(t, fronted(nil, values))))
 	must(t, x.dict.Reset(fenced(t, plain(nil, entries)), len(entries)))
-	for i, e := range entries {
-		if x.dict.Len() != len(entries) || !bytes.Equal(x.dict.Entry(i), e) {
-			t.Fatalf("entry %d of %d is %q, not %q", i, x.dict.Len(), x.dict.Entry(i), e)
+	parts = cutUp(t, plain(nil, entries), cuts)
+	must(t, y.dict.Reset(parts[0], len(entries), parts[1:]...))
+	for _, d := range []*indexed[O]{&x, &y} {
+		for i, e := range entries {
+			if d.dict.Len() != len(entries) || !bytes.Equal(d.dict.Entry(i), e) {
+				t.Fatalf("entry %d of %d is %q, not %q", i, d.dict.Len(), d.dict.Entry(i), e)
+			}
 		}
+		must(t, d.runs.Reset(fenced(t, hybrid(nil, indices, 9)), 9))
 	}
-	must(t, x.runs.Reset(fenced(t, hybrid(nil, indices, 9)), 9))
-	return []byteDecoder[O]{&p, &l, &f, &x}
+	return []byteDecoder[O]{&p, &cut, &l, &f, &x, &y}
+}
+
+// cutUp cuts b into pieces of as many bytes as each of cuts says, over and over, and then more and more. Some have none.
+func cutUp(t world, b, cuts []byte) (pieces [][]byte) {
+	pieces = [][]byte{nil}
+	for i := 0; len(b) > 0; i++ {
+		n := min(len(b), int(cuts[i%len(cuts)])+i*i/50)
+		pieces = append(pieces, fenced(t, b[:n]))
+		b = b[n:]
+	}
+	return pieces
 }
 
 func testBytes[O Offset](t *rapid.T) {

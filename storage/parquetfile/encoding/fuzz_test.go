@@ -3,6 +3,7 @@ package encoding
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -301,28 +302,47 @@ func decodeBytes(t *testing.T, d, again byteDecoder[int32], n int) {
 var some = [][]byte{[]byte("axis"), []byte("axle"), nil, []byte("babble"), []byte("babyhood"), bytes.Repeat([]byte("long"), 20)}
 
 func FuzzBytes(f *testing.F) {
-	f.Add(plain(nil, some), byte(6))
-	f.Fuzz(func(t *testing.T, b []byte, n byte) {
-		var d, again Bytes[int32]
+	f.Add(plain(nil, some), byte(6), byte(3))
+	f.Fuzz(func(t *testing.T, b []byte, n, cut byte) {
+		var d, again, cutUpOnce Bytes[int32]
 		d.Reset(fenced(t, b))
 		again.Reset(fenced(t, b))
+		parts := cutUp(t, b, []byte{cut, cut / 3})
+		cutUpOnce.Reset(parts[0], parts[1:]...)
+		sizes := again
+		size, err := sizes.Measure(int(n))
+		if cut, otherwise := cutUpOnce.Measure(int(n)); cut != size || fmt.Sprint(otherwise) != fmt.Sprint(err) {
+			t.Fatalf("%d bytes, %v in pieces, but %d, %v", cut, otherwise, size, err)
+		}
+		pieces := cutUpOnce
 		decodeBytes(t, &d, &again, int(n))
+		again.Reset(b)
+		decodeBytes(t, &pieces, &again, int(n))
 	})
 }
 
 func FuzzDictionary(f *testing.F) {
-	f.Add(plain(nil, some), uint16(6), hybrid(nil, random(40, 6), 3), byte(3), byte(40))
-	f.Fuzz(func(t *testing.T, b []byte, entries uint16, runs []byte, width, n byte) {
-		var dict Dictionary
-		if err := dict.Reset(fenced(t, b), int(entries)); !agree(t, err, err) {
+	f.Add(plain(nil, some), uint16(6), hybrid(nil, random(40, 6), 3), byte(3), byte(40), byte(2))
+	f.Fuzz(func(t *testing.T, b []byte, entries uint16, runs []byte, width, n, cut byte) {
+		var dict, cutUpOnce Dictionary
+		err := dict.Reset(fenced(t, b), int(entries))
+		if parts := cutUp(t, b, []byte{cut, cut / 3}); len(parts) > 1 {
+			if !agree(t, cutUpOnce.Reset(parts[0], int(entries), parts[1:]...), err) {
+				return
+			}
+		} else if !agree(t, err, err) {
 			return
 		}
 		d := indexed[int32]{dict: &dict}
 		if err := d.runs.Reset(fenced(t, runs), int(width)); !agree(t, err, err) {
 			return
 		}
-		again := d
+		pieces, again := indexed[int32]{dict: &cutUpOnce, runs: d.runs}, d
 		decodeBytes(t, &d, &again, int(n))
+		if cutUpOnce.Len() > 0 {
+			again.runs = pieces.runs
+			decodeBytes(t, &pieces, &again, int(n))
+		}
 	})
 }
 

@@ -281,6 +281,17 @@ def others(folder):
     for page in ("1.0", "2.0"):
         save(folder, f"holes_v{page[0]}", pa.table({"s": holes, "i": holes.is_valid().cast(pa.int32()).filter(pa.array([True] * 5000)), "l": pa.array([[v, v] for v in holes.to_pylist()])}), data_page_version=page, data_page_size=100, write_batch_size=100)
         save(folder, f"checksums_v{page[0]}", pa.table({"i": range(3000), "s": [f"value {i % 50}" for i in range(3000)], "l": [[i] * (i % 3) for i in range(3000)], "d": [{"a": [[i], [i, i]], "b": [[f"{i}"]]} for i in range(3000)]}), data_page_version=page, data_page_size=2000, write_page_checksum=True)
+    # Images: a head that is much the same in all of them, and a body that does not compress.
+    image = lambda i: (b"\xff\xd8\xff\xe0JFIF" + bytes(range(200)) + b"head " * 20) * (i % 3) + rng.randbytes(rng.randrange(4000, 30_000))
+    for page in ("1.0", "2.0"):
+        save(folder, f"blobs_v{page[0]}", pa.table({
+            "x": pa.array(some(image, 60)),
+            "must": pa.array([image(i) for i in range(60)]),
+            "large": pa.array([image(i) for i in range(60)], pa.large_binary()),
+            "list": pa.array(some(lambda i: [image(j) for j in range(i % 3)], 60)),
+            "image": pa.array(some(lambda i: {"bytes": image(i), "path": f"{i}.png"}, 60)),
+        }, schema=pa.schema([("x", pa.binary()), pa.field("must", pa.binary(), False), ("large", pa.large_binary()), ("list", pa.list_(pa.binary())), ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())]))])),
+            data_page_version=page, data_page_size=90_000, write_batch_size=3, dictionary_pagesize_limit=20_000)
     # A dictionary that gives way to plain pages in mid-chunk.
     save(folder, "fallback", pa.table({"s": [f"{i:040d}" for i in range(30_000)], "l": [[i, i + 1] for i in range(30_000)]}), dictionary_pagesize_limit=10_000, data_page_size=20_000)
     save(folder, "int96", pa.table({"t": pa.array(some(lambda i: i * 1001, N), pa.timestamp("us")), "z": pa.array(some(lambda i: i * 1001, N), pa.timestamp("ns", "Europe/Berlin"))}), use_deprecated_int96_timestamps=True)
