@@ -225,6 +225,20 @@ while True:
 	if _, errOut, err := run(t, "ls", "--server", s.uri); err == nil || !strings.Contains(errOut, "--tls-ca names") {
 		t.Errorf("ls without --tls-ca: %v %s", err, errOut)
 	}
+	python(t, `
+import headrace
+def told(uri, ca=None):
+    try:
+        headrace.connect(uri, tls_ca=ca).datasets()
+    except headrace.HeadraceError as error:
+        assert type(error) is headrace.HeadraceError, f"it was tried again: {error!r}"
+        return str(error)
+certs = Path(sys.argv[2])
+assert told(sys.argv[1], certs / "cert.pem") is None
+assert "tls_ca=" in told(sys.argv[1])
+assert "no certificate in" in told(sys.argv[1], certs / "key.pem")
+assert "grpc://" in told(sys.argv[3].replace("grpc://", "grpc+tls://"))
+`, s.uri, certs, serve(t, dir).uri)
 	makeCertificate(t, certs, 2) // renewed without a restart
 	python(t, script, s.uri, certs, filepath.Base(dir))
 }

@@ -152,6 +152,25 @@ def test_a_broken_connection_is_unavailable(words: str, begin: str) -> None:
     assert type(errors.translate(flight.FlightInternalError(text))) is headrace.UnavailableError
 
 
+@pytest.mark.parametrize(
+    ("words", "help_"),
+    [
+        ("Ssl handshake failed (TSI_PROTOCOL_FAILURE): SSL routines::certificate verify failed: expired", "tls_ca="),
+        ("Ssl handshake failed: SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED", "tls_ca="),
+        ("Peer name 127.0.0.1 is not in peer certificate", "another name"),
+        ("Ssl handshake failed (TSI_PROTOCOL_FAILURE): SSL routines::wrong version number", "grpc://"),
+    ],
+)
+def test_what_trying_again_cannot_mend_is_not_unavailable(words: str, help_: str) -> None:
+    begin = "Flight returned unavailable error, with message: "
+    error = errors.translate(flight.FlightUnavailableError(f"{begin}failed to connect to all addresses; {words}"))
+    assert type(error) is headrace.HeadraceError
+    assert help_ in str(error)
+    assert words in str(error)
+    # The gateway's own words, of its store perhaps, are no matter of ours.
+    assert type(errors.translate(flight.FlightUnavailableError(begin + words))) is headrace.UnavailableError
+
+
 def test_without_a_code_the_class_decides() -> None:
     assert type(errors.translate(flight.FlightUnavailableError("draining"))) is headrace.UnavailableError
     assert type(errors.translate(flight.FlightInternalError("bug"))) is headrace.HeadraceError

@@ -56,6 +56,8 @@ class Connection:
             _keep_pages()
         try:
             certificates = None if self.tls_ca is None else Path(self.tls_ca).read_bytes()
+            if certificates is not None and b"BEGIN CERTIFICATE" not in certificates:  # gRPC has no word for it
+                raise ValueError(f"there is no certificate in {self.tls_ca}")
             return flight.FlightClient(self.uri, tls_root_certs=certificates, generic_options=_GRPC_OPTIONS)
         except (OSError, ValueError) as error:
             raise HeadraceError(f"cannot connect to {self.uri}: {error}") from error

@@ -67,6 +67,23 @@ _BY_CLASS = (
     (Exception, DataError),
 )
 
+# What gRPC calls unavailable though trying again cannot mend it, and what can. The words are those of OpenSSL or of
+# BoringSSL, as pyarrow was built.
+_HOPELESS = (
+    (
+        re.compile(r"certificate[ _]verify[ _]failed", re.IGNORECASE),
+        "its certificate is not trusted: pass tls_ca= a file of the certificates to trust",
+    ),
+    (
+        re.compile(r"is not in peer certificate"),
+        "its certificate is for another name: connect by one that it has",
+    ),
+    (
+        re.compile(r"wrong[ _]version[ _]number", re.IGNORECASE),
+        "it does not speak TLS: connect to grpc:// instead of grpc+tls://",
+    ),
+)
+
 # A connection that breaks in mid-call is INTERNAL or UNKNOWN where gRPC noticed it by a reset of the stream.
 _BROKEN = re.compile(r"RST_STREAM|Stream removed|Socket closed|Connection reset|Broken pipe|GOAWAY", re.IGNORECASE)
 
@@ -79,4 +96,8 @@ def translate(error: Exception) -> HeadraceError:
         return next(ours for theirs, ours in _BY_CLASS if isinstance(error, theirs))(text)
     if status["code"] in ("internal", "RPC failed") and _BROKEN.search(status["words"]):
         return UnavailableError(status["words"])
+    if status["words"].startswith("failed to connect"):  # a gateway's own words never count
+        for says, help_ in _HOPELESS:
+            if says.search(status["words"]):
+                return HeadraceError(f"cannot connect to the gateway, {help_} ({status['words']})")
     return _BY_CODE.get(status["code"], HeadraceError)(status["words"])
