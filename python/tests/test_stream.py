@@ -437,6 +437,12 @@ def run(code: str, *args: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def test_metadata_with_something_behind_it_is_an_error(gateway: Gateway) -> None:
+    gateway.messages = lambda messages: ((data, meta + b" {}") for data, meta in messages)
+    with headrace.connect(gateway.uri) as client, pytest.raises(json.JSONDecodeError, match="Extra data"):
+        next(client.stream("team/numbers"))
+
+
 def test_metadata_is_json_under_400_bytes(gateway: Gateway) -> None:
     # The double must not drift from the real thing in what the client leans on.
     _, meta = next(gateway._messages(0, 10))

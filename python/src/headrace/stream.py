@@ -15,8 +15,10 @@ from pyarrow import flight
 
 from headrace.connection import Backoff, Connection
 from headrace.errors import DataError, HeadraceError, UnavailableError, translate
-from headrace.reader import Reader
+from headrace.reader import Message, Reader
 from headrace.stats import Stats
+
+_decode = json.JSONDecoder().raw_decode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,11 +146,11 @@ class Stream(Iterator[pa.RecordBatch]):
             if message is None:
                 self._finish()
                 raise StopIteration
-            chunk, size = message
-            meta = json.loads(chunk.app_metadata.to_pybytes().decode())
+            data, metadata, size = message
+            meta = _parse(metadata.to_pybytes().decode())
             if meta["wait_us"]:
                 waits.append(meta)
-            batch = self._take(chunk.data, meta)
+            batch = self._take(data, meta)
         self._count(batch.num_rows, size, asked, waits)
         return batch
 
@@ -170,8 +172,8 @@ class Stream(Iterator[pa.RecordBatch]):
         self._closed.set()
         self._drop()
 
-    def _read(self) -> tuple[flight.FlightStreamChunk, int] | None:
-        """Returns the next message and its bytes, from a new connection if need be; None at the end."""
+    def _read(self) -> Message | None:
+        """Returns the next message, from a new connection if need be; None at the end."""
         while not self._closed.is_set():
             try:
                 if (reader := self._reader) is not None:
@@ -312,6 +314,15 @@ class Stream(Iterator[pa.RecordBatch]):
                 f"this stream was made in process {self._process}, from which process {os.getpid()} was forked; make "
                 "streams in the process that reads them"
             )
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Does what json.loads does with what has no space around it, in half the time."""
+    meta: dict[str, Any]
+    meta, end = _decode(text)
+    if end != len(text):
+        raise json.JSONDecodeError("Extra data", text, end)
+    return meta
 
 
 def encode(request: dict[str, Any]) -> bytes:

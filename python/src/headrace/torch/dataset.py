@@ -185,9 +185,9 @@ class StreamingDataset(IterableDataset[Any]):
 
     def _noting(self, steps: Pass) -> Iterator[Any]:
         with closing(steps):
-            for step in steps:
-                self.note(step.behind())
-                yield step.data
+            for step, data in steps:
+                self.note(step)
+                yield data
 
     def note(self, step: Step) -> None:
         """Makes a step the one that `state_dict` speaks of: the trainer has it."""
@@ -203,7 +203,7 @@ class StreamingDataset(IterableDataset[Any]):
         if worker is not None:
             begin["worker"] = [worker.id, worker.num_workers]
             self._place.work()
-        self.note(Step(None, state, begin, begin["cursor"]))
+        self.note(Step(state, begin, begin["cursor"]))
         return Pass(functools.partial(self._open, turn), begin, self._nulls)
 
     def _beginning(self) -> State:

@@ -125,8 +125,7 @@ class _Straight:
 
     def take(self) -> tuple[Step, Any] | None:
         """Returns the next step and its batch, or None at the end."""
-        step = next(self._steps, None)
-        return None if step is None else (step.behind(), step.data)
+        return next(self._steps, None)
 
     def close(self) -> None:
         """Ends the pass."""
@@ -171,8 +170,8 @@ class _Threads:
     def _read(self) -> None:
         try:
             while self._room.acquire() and not self._closed:
-                step = next(self._steps)
-                self._ready.put((step.behind(), self._pool.submit(self._prepare, step.data)))
+                step, data = next(self._steps)
+                self._ready.put((step, self._pool.submit(self._prepare, data)))
         except BaseException as error:
             self._ready.put(error)
 

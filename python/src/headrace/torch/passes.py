@@ -35,24 +35,19 @@ default_collate_fn_map[Batch] = _refuse
 
 
 class Step(NamedTuple):
-    """A step of a pass, and the states behind it."""
+    """The states behind a step of a pass."""
 
-    data: Any
     state: State  # to go on from with any number of ranks and workers
     begin: State  # of its pass, in this worker
     cursor: str | None  # of this worker's stream
-
-    def behind(self) -> "Step":
-        """The states alone, to keep without the data."""
-        return Step(None, self.state, self.begin, self.cursor)
 
     def worker(self) -> State:
         """The state to go on from in this worker."""
         return {**self.begin, "cursor": self.cursor}
 
 
-class Pass(Iterator[Step]):
-    """Reads on behind a state. It is iterated by one thread, but any may close it."""
+class Pass(Iterator[tuple[Step, Any]]):
+    """Reads on behind a state, and yields steps and their data. It is iterated by one thread, but any may close it."""
 
     def __init__(self, open_stream: Callable[[State], Stream], begin: State, nulls: Nulls | None) -> None:
         """Opens nothing before the first step.
@@ -69,7 +64,7 @@ class Pass(Iterator[Step]):
         self._closed = threading.Event()
         self._convert: Callable[[pa.RecordBatch], Any] = lambda batch: batch
 
-    def __next__(self) -> Step:
+    def __next__(self) -> tuple[Step, Any]:
         stream = self._stream or self._opened()
         batch = _whole_step(stream)
         cursor = stream.cursor
@@ -78,7 +73,7 @@ class Pass(Iterator[Step]):
         if self._nulls is not None:
             data = Batch(data)
             data.epoch, data.state = stream.epoch, state
-        return Step(data, state, self._begin, cursor)
+        return Step(state, self._begin, cursor), data
 
     def _opened(self) -> Stream:
         if self._closed.is_set():
