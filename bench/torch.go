@@ -22,7 +22,7 @@ type loop struct {
 	title   string
 	name    string
 	workers string
-	source  []string // without it, our gateway is
+	source  []string // without it, a gateway is
 	python  string
 	wanted  string // of our throughput against it
 	out     string // why it takes no part any more
@@ -45,15 +45,19 @@ func torchLoops(ctx context.Context, s settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	gateways, err := launch(ctx, s.headraceServing(folder), s.headraceServing(folder).anew())
+	mapped, err := s.generate(ctx, filepath.Base(folder)+"-one.arrow", func(part string) []string {
+		return []string{s.script("torchloop.py"), "convert", "arrow", folder, part}
+	})
+	if err != nil {
+		return "", err
+	}
+	loops := s.loops(ctx, folder, mapped)
+	ready := command{title: "pyarrow's Flight server", line: []string{s.python, s.script("torchloop.py"), "serve", mapped}}
+	gateways, err := launch(ctx, s.headraceServing(folder), s.headraceServing(folder).anew(), ready)
 	if err != nil {
 		return "", err
 	}
 	defer stop(gateways)
-	loops, err := s.loops(ctx, folder)
-	if err != nil {
-		return "", err
-	}
 	if err := s.raceLoops(ctx, gateways, folder, loops); err != nil {
 		return "", err
 	}
@@ -66,13 +70,7 @@ func torchLoops(ctx context.Context, s settings) (string, error) {
 
 // loops prepares what each loop reads: first ours, in a later epoch and in the first, then the others. One that cannot be
 // prepared takes no part.
-func (s settings) loops(ctx context.Context, folder string) ([]*loop, error) {
-	mapped, err := s.generate(ctx, filepath.Base(folder)+"-one.arrow", func(part string) []string {
-		return []string{s.script("torchloop.py"), "convert", "arrow", folder, part}
-	})
-	if err != nil {
-		return nil, err
-	}
+func (s settings) loops(ctx context.Context, folder, mapped string) []*loop {
 	lit, noLit := s.torchEnvironment(ctx, "torch-litdata", "requirements-torch-litdata.txt", "--no-deps")
 	mosaic, noMosaic := s.torchEnvironment(ctx, "torch-mds", "requirements-torch-mds.txt", "--no-deps")
 	hugging, noHugging := s.torchEnvironment(ctx, "datasets", "requirements.txt", "--require-hashes")
@@ -86,6 +84,8 @@ func (s settings) loops(ctx context.Context, folder string) ([]*loop, error) {
 	loops := []*loop{
 		{title: "headrace, Loader, later epochs", name: "headrace", workers: "0", python: s.python, wanted: "–"},
 		{title: "headrace, Loader, first epoch: a gateway just started", name: "headrace", workers: "0", python: s.python, wanted: "–"},
+		{title: "pyarrow's Flight server, batches ready in memory, read in the loop", name: "ready", workers: "0", python: s.python, wanted: "–"},
+		{title: "pyarrow's Flight server, batches ready in memory, read ahead by a thread", name: "ready", workers: "1", python: s.python, wanted: "–"},
 	}
 	for _, one := range []struct {
 		loop
@@ -104,7 +104,7 @@ func (s settings) loops(ctx context.Context, folder string) ([]*loop, error) {
 			loops = append(loops, &l)
 		}
 	}
-	return loops, nil
+	return loops
 }
 
 // mosaicData converts the data, unless an earlier run has.
@@ -147,9 +147,12 @@ func (s settings) raceLoops(ctx context.Context, gateways []*contestant, folder 
 	var all []*contestant
 	for i, l := range loops {
 		c := *gateways[0]
-		if i == 1 {
+		switch {
+		case i == 1:
 			all, numbers[gateways[1]] = append(all, gateways[1]), l
 			continue
+		case l.name == "ready":
+			c = *gateways[2]
 		}
 		c.title = l.title
 		all, numbers[&c] = append(all, &c), l
@@ -259,7 +262,8 @@ func loopsTable(loops []*loop, notes string, rounds int) string {
 	fmt.Fprintf(&b, "## Torch: training loops that touch every byte of a shuffled epoch\n\n")
 	fmt.Fprintf(&b, "Wide rows as Parquet, %d rows, %.2f GB decoded, in batches of %d rows; %d interleaved rounds, warm page cache; medians\n"+
 		"(least–most). The digests of all samples are right in every pass. CPU is that of all processes, the gateway's too; memory is\n"+
-		"the loop's own and its workers'. Time runs from before the data set is made to the end of the pass. %s\n\n",
+		"the loop's own and its workers'. Time runs from before the data set is made to the end of the pass. What comes of\n"+
+		"pyarrow's own Flight server, which has the batches ready, is all that a gateway can bring over Flight. %s\n\n",
 		ours[0].Rows, ours[0].gb(), orderBatch, rounds, notes)
 	b.WriteString("| loop | 1,000 samples/s | CPU-s/GB | first batch, s | peak memory, GB | our first epoch against it | a later one | wanted |\n|---|---|---|---|---|---|---|---|\n")
 	for _, l := range loops {

@@ -7,15 +7,18 @@ torchloop.py resume URI NAME           go on in the middle of a pass, print the 
 torchloop.py share URI NAME            print {"pyarrow", "arrow", "torch"}: microseconds of CPU that small batches take,
                                        read by pyarrow alone, and as record batches and tensors of a StreamingDataset
 torchloop.py convert FORMAT FROM TO    write a folder of Parquet files as FORMAT: arrow, mds, litdata (an index)
+torchloop.py serve FILE                serve its rows, shuffled, from pyarrow's own Flight server; print "listening URI"
 torchloop.py truth FOLDER              print what the sum of its Parquet files' samples must be
 
-LOOP and SOURCE: headrace (Loader) URI NAME; dataloader (headrace in a DataLoader) URI NAME; mapped FILE;
-hf FOLDER; litdata FOLDER; mds FOLDER. WORKERS are those of DataLoader.
+LOOP and SOURCE: headrace (Loader) URI NAME; dataloader (headrace in a DataLoader) URI NAME; ready URI NAME;
+mapped FILE; hf FOLDER; litdata FOLDER; mds FOLDER. WORKERS are those of DataLoader; for ready, whether a thread reads
+ahead: 0 or 1.
 """
 
 import importlib
 import json
 import os
+import queue
 import resource
 import sys
 import threading
@@ -29,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import torch
+from pyarrow import flight
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 BATCH = 256
@@ -52,6 +56,49 @@ def dataloader(uri: str, name: str, workers: int = 0) -> Iterable[Any]:
 
     dataset = StreamingDataset(uri, name, batch_size=BATCH, shuffle=True, seed=1)
     return DataLoader(dataset, batch_size=None, num_workers=workers)
+
+
+class Ready(flight.FlightServerBase):  # type: ignore[misc]
+    """Streams shuffled batches that lie ready in memory, without Python in the loop: what Flight alone costs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        rows = pa.ipc.open_file(pa.memory_map(path)).read_all()
+        shuffled = rows.take(np.random.default_rng(1).permutation(rows.num_rows)).combine_chunks()
+        self.table = pa.Table.from_batches(shuffled.to_batches(max_chunksize=BATCH))
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        """Send the whole table, batches as stored."""
+        return flight.RecordBatchStream(self.table)
+
+
+def serve(path: str) -> None:
+    """Serve until killed."""
+    server = Ready(path)
+    print(f"listening grpc://127.0.0.1:{server.port}", flush=True)
+    server.serve()
+
+
+def ready(uri: str, name: str, workers: int = 0) -> Iterator[dict[str, torch.Tensor]]:
+    """What comes of a Flight server, by pyarrow alone."""
+    reader = flight.connect(uri).do_get(flight.Ticket(name))
+    chunks: Iterator[Any] = iter(lambda: next(reader, None), None)
+    for chunk in ahead(chunks) if workers else chunks:
+        batch = chunk.data
+        yield {column: torch.from_numpy(numbers(batch[column], batch.num_rows)) for column in COLUMNS}
+
+
+def ahead(chunks: Iterator[Any]) -> Iterator[Any]:
+    """Let a thread read, a few chunks ahead."""
+    came: queue.Queue[Any] = queue.Queue(8)
+
+    def read() -> None:
+        for chunk in chunks:
+            came.put(chunk)
+        came.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(came.get, None)
 
 
 class Mapped(Dataset[Any]):
@@ -146,6 +193,7 @@ def samples(rows: list[Any]) -> dict[str, torch.Tensor]:
 LOOPS: dict[str, Callable[..., Iterable[Any]]] = {
     "headrace": headrace,
     "dataloader": dataloader,
+    "ready": ready,
     "mapped": mapped,
     "hf": hf,
     "litdata": litdata,
@@ -262,8 +310,6 @@ def resume(*source: str) -> None:
 
 def share(uri: str, name: str) -> None:
     """Measure what a batch costs this process, whatever its bytes cost: they are few."""
-    from pyarrow import flight
-
     from headrace.torch import StreamingDataset
 
     request: Any = {"columns": ["id", "label"], "num_epochs": 20, "batch_size": BATCH}
@@ -313,7 +359,13 @@ def convert(form: str, folder: str, to: str) -> None:
 
 
 if __name__ == "__main__":
-    commands: dict[str, Callable[..., None]] = {"resume": resume, "share": share, "convert": convert, "truth": truth}
+    commands: dict[str, Callable[..., None]] = {
+        "resume": resume,
+        "share": share,
+        "convert": convert,
+        "serve": serve,
+        "truth": truth,
+    }
     if sys.argv[1] in commands:
         commands[sys.argv[1]](*sys.argv[2:])
     else:
