@@ -10,6 +10,8 @@ client.py borders URI COUNT [NAME] read over so many borders of epochs, touch ev
                                    were waited for, {"first": [after each border]} and of the others {"usual": median,
                                    "behind": 95th percentile, "far": 99th, "longest", "late": which part of them waited
                                    for more than three times their 95th percentile}, as JSON
+client.py waits URI COUNT [NAME]   read everything COUNT times, touch every byte; print of all batches but the first of
+                                   each time what borders prints of the others
 client.py fresh URI [NAME]         wait for the first batch of one DoGet; print the seconds as JSON
 client.py check URI FOLDER [NAME]  read everything, compare it with what pyarrow reads from the Parquet files in
                                    FOLDER; print {"rows", "bytes"} of the decoded table as JSON
@@ -135,13 +137,33 @@ def borders(uri: str, count: str, name: str = "") -> None:
             (waits if now == epoch else firsts).append(took)
         epoch = now
     reader.cancel()
+    print(json.dumps({"first": firsts} | spread(waits)))
+
+
+def spread(waits: list[float]) -> dict[str, float]:
+    """Tell how long batches were waited for."""
     usual, behind, far, longest = np.percentile(waits, [50, 95, 99, 100])
-    late = np.mean(np.array(waits) > 3 * behind)
-    print(
-        json.dumps(
-            {"first": firsts, "usual": usual, "behind": behind, "far": far, "longest": longest, "late": float(late)}
-        )
-    )
+    late = float(np.mean(np.array(waits) > 3 * behind))
+    return {"usual": usual, "behind": behind, "far": far, "longest": longest, "late": late}
+
+
+def waits(uri: str, count: str, name: str = "") -> None:
+    """Time every batch of several reads, but the first of each, which takes a call."""
+    client = fl.connect(uri)
+    ticket = find(client, name)
+    times: list[float] = []
+    for _ in range(int(count)):
+        reader = client.do_get(ticket)
+        chunk = reader.read_chunk()
+        while True:
+            sum(touch(column) for column in chunk.data.columns)
+            began = time.perf_counter()
+            try:
+                chunk = reader.read_chunk()
+            except StopIteration:
+                break
+            times.append(time.perf_counter() - began)
+    print(json.dumps(spread(times)))
 
 
 def fresh(uri: str, name: str = "") -> None:
@@ -171,6 +193,7 @@ if __name__ == "__main__":
         "train": train,
         "first": first,
         "borders": borders,
+        "waits": waits,
         "fresh": fresh,
         "check": check,
     }

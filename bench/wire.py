@@ -1,7 +1,8 @@
 """The wire bench's data, and pyarrow's own server of it.
 
 wire.py make FOLDER BYTES   write wire.arrow of about so many bytes into a new folder
-wire.py serve FILE          serve it with pyarrow's C++ Flight server, memory mapped; print "listening URI"
+wire.py serve FILE [ROWS]   serve it with pyarrow's C++ Flight server, memory mapped, in batches as stored or of at
+                            most so many rows; print "listening URI"
 """
 
 import sys
@@ -35,18 +36,20 @@ def make(folder: str, size: str) -> None:
 class Server(fl.FlightServerBase):  # type: ignore[misc]
     """Streams a table without Python in the loop."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, rows: int | None) -> None:
         super().__init__("grpc://127.0.0.1:0")
         self.table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+        if rows:
+            self.table = pa.Table.from_batches(self.table.to_batches(max_chunksize=rows))
 
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.RecordBatchStream:
-        """Send the whole table, batches as stored."""
+        """Send the whole table, batches as they are."""
         return fl.RecordBatchStream(self.table)
 
 
-def serve(path: str) -> None:
+def serve(path: str, rows: str = "") -> None:
     """Serve until killed."""
-    server = Server(path)
+    server = Server(path, int(rows) if rows else None)
     print(f"listening grpc://127.0.0.1:{server.port}", flush=True)
     server.serve()
 
