@@ -151,7 +151,7 @@ var keys = []key{
 
 	{
 		name: "cache.policy", kind: aText, standard: "auto", one: []string{"auto", "lru", "lfu", "adaptive", "pinned"},
-		about: "Which decoded blocks stay in memory that no stream needs. `pinned`: those that came first; right for training, which reads every block once an epoch. `lru`, `lfu`: those used last, or most often. `adaptive`: a mixture of both that follows what happens. `auto`: `pinned` while all live plans are of training, else `adaptive`.",
+		about: "Which decoded blocks stay in memory that no stream needs. `pinned`: those that came first; right for training, which reads every block once an epoch. `lru`, `lfu`: those used last, or most often. `adaptive`: a mixture of both that follows what happens. `auto`: `pinned` while all live plans are of training, else `adaptive`. Read again when the file changes; what is kept stays.",
 		at:    func(c *Config) any { return &c.Cache.Policy },
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // hoards makes two datasets: "small" of 12 MiB, which fits the memory of gateways with the least, and "big" of 90, which
@@ -269,4 +270,66 @@ func decode(t *testing.T, into any, args ...string) {
 	if err != nil {
 		t.Fatalf("%v: %v %s\n%s", args, err, errOut, out)
 	}
+}
+
+// The policy is changed in the config file of a gateway that runs: what is kept stays, and is hit; a file that is no good
+// changes nothing.
+func TestThePolicyChangesWhileTheGatewayRuns(t *testing.T) {
+	t.Parallel()
+	dir := hoards(t)
+	lines := func(policy, more string) string {
+		return fmt.Sprintf("auth: {mode: none}\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\nmemory: 128MiB\n"+
+			"datasets: [{name: small, url: %q}]\ncache: {policy: %s}\n%s", filepath.Join(dir, "small"), policy, more)
+	}
+	config := filepath.Join(t.TempDir(), "headrace.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(config+".new", config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(lines("lru", ""))
+	s := serveOn(t, "", "--config", config)
+	epoch := func(number int) {
+		t.Helper()
+		python(t, `
+client = fl.connect(sys.argv[1])
+info = client.get_flight_info(request(dataset="small", shuffle="window", window_blocks=1, batch_size=500, epoch=int(sys.argv[2])))
+assert client.do_get(info.endpoints[0].ticket).read_all().num_rows == 12_000
+`, s.uri, fmt.Sprint(number))
+	}
+	told := func(words string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(s.log.String(), words); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the gateway did not say %s:\n%s", words, s.log)
+			}
+		}
+	}
+	kept := func(wants ...string) {
+		t.Helper()
+		out, errOut, err := run(t, "ls", "--cache", "--server", s.uri)
+		for _, want := range wants {
+			if err != nil || !regexp.MustCompile(want).MatchString(out) {
+				t.Errorf("ls --cache has no %s: %v %s\n%s", want, err, errOut, out)
+			}
+		}
+	}
+	epoch(0)
+	kept(`policy lru, .* 4 blocks`, `local +lru +store +4 `)
+	write(lines("pinned", ""))
+	told(`"policy":"pinned","was":"lru"`)
+	kept(`policy pinned, .* 4 blocks`)
+	epoch(1)
+	kept(`local +pinned +memory +4 +100\.0 %`)
+	write(lines("mru", ""))
+	told("the changed config is no good")
+	write(lines("auto", "refresh: 10s"))
+	told(`"policy":"auto","was":"pinned"`)
+	told("changed in more than cache.policy")
+	epoch(2)
+	kept(`policy auto \(pinned\), .* 4 blocks`, `local +pinned +memory +8 +100\.0 %`)
 }

@@ -55,7 +55,16 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, all, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			follow := func(context.Context, *app) error { return nil }
+			if o.config != "" {
+				follow = func(ctx context.Context, a *app) error {
+					return a.follow(ctx, o.config, *cfg, func() (*configs.Config, error) {
+						next, _, err := o.load(cmd, args)
+						return next, err
+					})
+				}
+			}
+			return serve(cmd.Context(), cfg, all, follow, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -116,8 +125,8 @@ func tree(place string) ([]storage.Mount, error) {
 	return []storage.Mount{{URL: place, Tree: true}}, nil
 }
 
-// serve runs a gateway until ctx ends, then drains it.
-func serve(ctx context.Context, cfg *configs.Config, all []storage.Mount, out, errOut io.Writer) error {
+// serve runs a gateway until ctx ends, then drains it. Meanwhile, follow sees to what changes.
+func serve(ctx context.Context, cfg *configs.Config, all []storage.Mount, follow func(context.Context, *app) error, out, errOut io.Writer) error {
 	log := newLog(errOut, cfg.Telemetry.Log)
 	paceHeap(heapShare(cfg.Memory))
 	a, err := newApp(ctx, cfg, all, log, verifierOf(cfg.Auth))
@@ -139,6 +148,7 @@ func serve(ctx context.Context, cfg *configs.Config, all []storage.Mount, out, e
 	group, serving := errgroup.WithContext(ctx)
 	group.Go(func() error { return ignoreStopped(a.gateway.Serve(flightPort)) })
 	group.Go(func() error { return adm.serve(adminPort) })
+	group.Go(func() error { return follow(serving, a) })
 	group.Go(func() error {
 		<-serving.Done()
 		drain, cancel := context.WithTimeout(context.Background(), cfg.Limits.DrainTimeout)
