@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/gateway/client"
+	"github.com/headrace/headrace/gateway/wire"
 )
 
 const (
@@ -164,7 +165,6 @@ func middle(all []pass, epoch int, of func(pass) float64) float64 {
 // keptStats is what of the gateway's statistics is looked at.
 type keptStats struct {
 	Cache struct {
-		Bytes  int64
 		Served []struct {
 			Hits   map[string]int64
 			Misses int64
@@ -188,30 +188,27 @@ func (k keptStats) misses() (n int64) {
 	return n
 }
 
-// halfKept reads shuffled epochs with memory for about half of the data beside what the stream needs.
+// halfKept reads shuffled epochs with memory of which, as the gateway foresees, half of the data can stay.
 func (s settings) halfKept(ctx context.Context, b *strings.Builder, folder string) error {
-	whole, err := s.epochs(ctx, folder, "4GiB", 1)
+	limit := int64(4 << 30)
+	for range 4 { // what blocks take is known once they were read, and what is read ahead depends on what is there
+		try, err := s.epochs(ctx, folder, limit, 1)
+		if err != nil {
+			return err
+		}
+		f := try[0].foreseen
+		limit += (f.Hot/2 - f.Room) * 8 / 7
+	}
+	half, err := s.epochs(ctx, folder, limit, 5)
 	if err != nil {
 		return err
 	}
-	data, blocks := whole[0].after.Cache.Bytes, float64(whole[0].after.misses())
-	share := data / int64(blocks)
-	limit := (data/2 + 3*keptWindow*share) * 8 / 7
-	try, err := s.epochs(ctx, folder, fmt.Sprint(limit), 2)
-	if err != nil {
-		return err
-	}
-	limit += data/2 - try[1].usual // what scanners take is not known before
-	half, err := s.epochs(ctx, folder, fmt.Sprint(limit), 4)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(b, "\n**Half of the data in memory**: %.0f blocks, windows of %d; what was kept while an epoch was read.\n\n", blocks, keptWindow)
-	b.WriteString("| epoch | kept | hits | hits less kept, blocks | wanted |\n|---|---|---|---|---|\n")
+	blocks := float64(half[0].after.misses())
+	fmt.Fprintf(b, "\n**Half of the data in memory**, as foreseen: %.0f blocks, windows of %d, %d MiB.\n\n", blocks, keptWindow, limit>>20)
+	b.WriteString("| epoch | foreseen hits, blocks | hits, blocks | wanted |\n|---|---|---|---|\n")
 	for e := 1; e < len(half); e++ {
-		kept := float64(half[e].usual) / float64(data)
-		hits := float64(half[e].after.hits() - half[e-1].after.hits())
-		fmt.Fprintf(b, "| %d | %.3f | %.3f | %.1f | 0 ± 1 |\n", e+1, kept, hits/blocks, hits-kept*blocks)
+		hits := half[e].after.hits() - half[e-1].after.hits()
+		fmt.Fprintf(b, "| %d | %.1f | %d | %.0f ± 1 |\n", e+1, half[e-1].foreseen.Hits*blocks, hits, blocks/2)
 	}
 	return nil
 }
@@ -219,15 +216,15 @@ func (s settings) halfKept(ctx context.Context, b *strings.Builder, folder strin
 // keptWindow is how many blocks a window has where half of the data is kept.
 const keptWindow = 8
 
-// epochKept is what an epoch left behind.
+// epochKept is what an epoch left behind, and what is foreseen of those that come.
 type epochKept struct {
-	usual int64 // bytes that were kept while it was read, in the middle of all samples
-	after keptStats
+	after    keptStats
+	foreseen wire.ForecastMeta
 }
 
 // epochs reads so many epochs, each by a stream of its own, from a gateway with so much memory.
-func (s settings) epochs(ctx context.Context, folder, limit string, count int) (all []epochKept, err error) {
-	child, err := s.gateway(ctx, folder, limit)
+func (s settings) epochs(ctx context.Context, folder string, limit int64, count int) (all []epochKept, err error) {
+	child, err := s.gateway(ctx, folder, fmt.Sprint(limit))
 	if err != nil {
 		return nil, err
 	}
@@ -248,36 +245,32 @@ func (s settings) epochs(ctx context.Context, folder, limit string, count int) (
 	return all, nil
 }
 
-// readEpoch reads a stream, and looks at what is kept every few batches.
+// readEpoch reads a stream to its end.
 func readEpoch(ctx context.Context, c *client.Client, request string) (e epochKept, err error) {
 	stream, err := c.Stream(ctx, []byte(request))
 	if err != nil {
 		return e, err
 	}
 	defer stream.Close()
-	var samples []float64
-	for n := 1; ; n++ {
-		_, _, err := stream.Next()
-		ended := errors.Is(err, io.EOF)
-		if err != nil && !ended {
-			return e, err
-		}
-		if !ended && n%16 != 0 {
-			continue
-		}
-		answer, err := c.Action(ctx, "headrace.stats", nil)
-		if err != nil {
-			return e, err
-		}
-		if err := json.Unmarshal(answer[0], &e.after); err != nil {
-			return e, err
-		}
-		if ended {
-			e.usual = int64(median(samples))
-			return e, nil
-		}
-		samples = append(samples, float64(e.after.Cache.Bytes))
+	for err == nil {
+		_, _, err = stream.Next()
 	}
+	if !errors.Is(err, io.EOF) {
+		return e, err
+	}
+	answer, err := c.Action(ctx, "headrace.stats", nil)
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(answer[0], &e.after); err != nil {
+		return e, err
+	}
+	asked, err := wire.Parse([]byte(request))
+	if err != nil {
+		return e, err
+	}
+	e.foreseen, err = c.Forecast(ctx, &wire.ForecastRequest{Request: asked})
+	return e, err
 }
 
 var benchLine = regexp.MustCompile(`(?m)^Benchmark(\S+)\s+\d+\s+(.*)$`)
