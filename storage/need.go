@@ -18,6 +18,8 @@ type Need struct {
 	Block    int64 // the frames of the largest block
 	Scratch  int64 // what a decoder has beyond frames
 	Measured bool  // Scratch was, by reading the same object
+	Peak     int64 // the most that decoders were found to have; 0: none has read any of this
+	Open     int64 // of that, what a scanner keeps from block to block of a segment
 }
 
 // Sizes tells what reading columns of a snapshot takes: as far as the files'
@@ -55,6 +57,7 @@ func (s *Sizes) Need(blocks *snapshot.Blocks) (need Need) {
 		if scratch > need.Scratch {
 			need.Scratch, need.Measured = scratch, measured
 		}
+		need.Peak, need.Open = max(need.Peak, int64(float64(m.scratch)/margin)), max(need.Open, m.open)
 	}
 	return need
 }
@@ -115,6 +118,7 @@ type measure struct {
 	ratio   float64 // the most bytes of frames for each byte that the file speaks of
 	scratch int64   // the most that decoders had who came to an end
 	vain    int64   // the most that those asked for who did not
+	open    int64   // the most that scanners had between blocks
 	own     bool    // by reading the same object, not others of its dataset
 }
 
@@ -198,6 +202,13 @@ func (ms *measures) scratch(snap *snapshot.Snapshot, shard int, p *schema.Projec
 	}
 }
 
+// open notes the memory of a scanner that stays open for the next block.
+func (ms *measures) open(snap *snapshot.Snapshot, shard int, p *schema.Projection, bytes int64) {
+	if bytes > 0 {
+		ms.note(snap, shard, p, measure{open: bytes}, true)
+	}
+}
+
 func (ms *measures) note(snap *snapshot.Snapshot, shard int, p *schema.Projection, m measure, typical bool) {
 	sh := snap.Shards[shard]
 	at := measured{snap.Dataset, sh.Key, sh.Pin, p.Fingerprint()}
@@ -221,5 +232,5 @@ func (ms *measures) raise(at measured, m measure) {
 	if ms.all == nil {
 		ms.all = map[measured]measure{}
 	}
-	ms.all[at] = measure{ratio: max(old.ratio, m.ratio), scratch: max(old.scratch, m.scratch), vain: max(old.vain, m.vain)}
+	ms.all[at] = measure{ratio: max(old.ratio, m.ratio), scratch: max(old.scratch, m.scratch), vain: max(old.vain, m.vain), open: max(old.open, m.open)}
 }

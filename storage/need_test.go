@@ -62,7 +62,10 @@ func TestMeasures(t *testing.T) {
 	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 2*leastMeasured)
 	ms.scratch(snap, 0, p, 400, false)
 	ms.scratch(snap, 0, p, 0, false)
-	if m := ms.of(snap, 1, p); m != (measure{ratio: 3, scratch: 500}) {
+	ms.open(snap, 0, p, 300)
+	ms.open(snap, 0, p, 200)
+	ms.open(snap, 0, p, 0)
+	if m := ms.of(snap, 1, p); m != (measure{ratio: 3, scratch: 500, open: 300}) {
 		t.Errorf("of the dataset: %+v", m)
 	}
 	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 1000*leastMeasured)

@@ -15,7 +15,7 @@ type Forecast struct {
 	Limit    int64   // that streams may use
 	Reserved int64   // what the streams take of it; if it is more, they wait for each other
 	Enough   int64   // what Limit would have to be for all that is hot to stay
-	Room     int64   // what is left to keep blocks in
+	Room     int64   // what is left to keep blocks in, when that is least
 	Policy   string  // by which they are kept
 	Disk     int64   // that a cache on disk may have of them
 	Mapped   int64   // that an epoch reads beside Hot from files which are mapped: nothing is fetched for them, and nothing kept
@@ -59,19 +59,20 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 	}
 	out.Reserved = leading + streams*own
 	// Decoders borrow what they work with, so the last blocks would make others go, and those again others.
-	out.Enough = out.Hot + out.Reserved + int64(max(f.decoders.Min, f.store.Flying(w.Snapshot)))*p.scratch(p.need())
-	out.Room = p.room(out, first)
-	c.Give(out.Room)
+	out.Enough = out.Hot + out.Reserved + max(p.atOnce()*p.scratch(p.need()), p.borrowed(first))
+	c.Give(p.room(out, first))
 	c.GiveDisk(out.Disk, frame.InPlace(w.Projection.Schema) && out.Hot/int64(max(w.Blocks.Len(), 1)) >= frame.LeastMapped)
 	read := map[string]int64{}
 	for n := range int64(settling + foreseen) {
 		if n == settling {
+			c.Room()
 			clear(read)
 		}
 		if err := p.foresee(ctx, c, first+n, read); err != nil {
 			return Forecast{}, err
 		}
 	}
+	out.Room = c.Room()
 	all := float64(max(read[cache.Memory]+read[cache.Disk]+read[""], 1))
 	out.Hits, out.DiskHits = float64(read[cache.Memory])/all, float64(read[cache.Disk])/all
 	out.Fetched = out.Hot - int64((out.Hits+out.DiskHits)*float64(out.Hot))
@@ -88,20 +89,38 @@ func (p *plan) setAside(limit int64) int64 {
 	return int64(float64(limit) * float64(p.feed.ledger.Slot()) / float64(p.feed.ledger.Stats().Limit))
 }
 
-// room is what is left to keep blocks in: windows read ahead take what of them is not there. One that holds the epoch is in
-// use until the next epoch has it.
+// atOnce is how many blocks are decoded at a time, at least.
+func (p *plan) atOnce() int64 {
+	return int64(max(p.feed.decoders.Min, p.feed.store.Flying(p.walk.Snapshot)))
+}
+
+// borrowed is the most that scanners were found to take beside what streams have for them: one stays open in each lane of a
+// window whose segment goes on, and has more while it decodes. It is nothing until some of the data was read.
+func (p *plan) borrowed(number int64) int64 {
+	need, lanes := p.need(), int64(0)
+	for pieces := range windowsOf(p.epoch(number)) {
+		for range p.stretches(pieces) {
+			lanes++
+		}
+		break // others are alike
+	}
+	return min(lanes, maxOpen)*need.Open + min(p.atOnce(), lanes)*max(need.Peak-need.Open, 0)
+}
+
+// room is what is left to keep blocks in, and to read the next window ahead. A window that holds the epoch is in use until
+// the next epoch has it.
 func (p *plan) room(f Forecast, epoch int64) int64 {
-	left, window := max(0, f.Limit-f.Reserved), p.window(epoch)
-	if window >= f.Hot {
+	left := max(0, f.Limit-f.Reserved)
+	if p.window(epoch) >= f.Hot {
 		return max(left, f.Hot)
 	}
-	missing := 1 - min(1, float64(left)/float64(max(f.Hot, 1)))
-	return max(0, left-int64(missing*float64(window)))
+	return max(0, left-p.borrowed(epoch))
 }
 
 // foresee follows an epoch, and counts the bytes that it reads of blocks that stand for all, by the tier that would have them.
 func (p *plan) foresee(ctx context.Context, c *cache.Forecast, number int64, read map[string]int64) error {
 	for pieces := range windowsOf(p.walk.Order.Epoch(number)) {
+		c.Ahead(len(pieces), func(i int) int { return pieces[i].Block })
 		for _, piece := range pieces {
 			bytes, tier := c.Read(piece.Block)
 			read[tier] += bytes

@@ -57,19 +57,19 @@ func (f *Feed) Warm(ctx context.Context, w Walk, told func(Warmth) error) error 
 	return nil
 }
 
-// windowsOf yields the pieces of an epoch's windows in the order in which its streams, all together, need them.
+// windowsOf yields the pieces of an epoch's windows in the order in which its streams, all together, need them: those of all
+// spans at a time.
 func windowsOf(e *sampler.Epoch) func(yield func([]sampler.Piece) bool) {
 	return func(yield func([]sampler.Piece) bool) {
-		for t, more := 0, true; more; t++ {
-			more = false
+		for t := 0; ; t++ {
+			var pieces []sampler.Piece
 			for span := range e.Spans() {
-				if t >= e.Windows(span) {
-					continue
+				if t < e.Windows(span) {
+					pieces = append(pieces, e.Pieces(span, t)...)
 				}
-				more = true
-				if !yield(e.Pieces(span, t)) {
-					return
-				}
+			}
+			if len(pieces) == 0 || !yield(pieces) {
+				return
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type ForecastMeta struct {
 	Limit    int64   `json:"limit"`     // that streams may use
 	Reserved int64   `json:"reserved"`  // what the streams of the request take of it; if it is more, they wait for each other
 	Enough   int64   `json:"enough"`    // what limit would have to be for all that is hot to stay
-	Room     int64   `json:"room"`      // what is left to keep blocks in
+	Room     int64   `json:"room"`      // what is left to keep blocks in, when that is least
 	Policy   string  `json:"policy"`    // by which they are kept
 	Disk     int64   `json:"disk"`      // bytes of blocks that lie on disk at most; 0: there is none, or it does not keep such files
 	Mapped   int64   `json:"mapped"`    // that an epoch reads beside hot from local files which are mapped: fetched by none, kept nowhere

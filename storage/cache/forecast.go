@@ -16,6 +16,8 @@ type Forecast struct {
 	inPlace int64  // of those that do
 	room    int64  // for those
 	used    int64
+	coming  int64 // of the room, what blocks take that are read next and are not there
+	least   int64 // of the room without that
 
 	below  []bool // those that lie on the disk below
 	left   int64  // bytes that are free there
@@ -72,12 +74,57 @@ func (f *Forecast) Bytes() int64 { return f.bytes * int64(f.every) }
 func (f *Forecast) InPlace() int64 { return f.inPlace * int64(f.every) }
 
 // Give makes the cache one of so many bytes.
-func (f *Forecast) Give(room int64) { f.room = max(room, 0) / int64(f.every) }
+func (f *Forecast) Give(room int64) {
+	f.room = max(room, 0) / int64(f.every)
+	f.least = f.room
+}
+
+// Room returns how much of the room was left for what is kept when that was least, since it was last asked.
+func (f *Forecast) Room() int64 {
+	least := f.least
+	f.least = f.room
+	return max(least, 0) * int64(f.every)
+}
 
 // GiveDisk puts a disk of so many bytes below, empty at first. What lies there is mapped, or else becomes memory again when
 // it is read.
 func (f *Forecast) GiveDisk(room int64, mapped bool) {
 	f.left, f.mapped = max(room, 0)/int64(f.every), mapped
+}
+
+// Ahead makes room for what is not there of n blocks that are read next, all together; those that are there stay meanwhile.
+func (f *Forecast) Ahead(n int, block func(i int) int) {
+	var there []*item
+	f.coming = 0
+	for at := range n {
+		b := block(at)
+		if b%f.every != 0 {
+			continue
+		}
+		if i := &f.items[b/f.every]; i.list == nil {
+			f.coming += i.bytes
+		} else {
+			i.leases.Add(1)
+			there = append(there, i)
+		}
+	}
+	f.least = min(f.least, f.room-f.coming)
+	f.shrink()
+	for _, i := range there {
+		i.leases.Add(-1)
+	}
+}
+
+// shrink gives up what there is no room for.
+func (f *Forecast) shrink() {
+	for f.used > f.room-f.coming {
+		v := f.policy.Victim()
+		if v == nil {
+			return
+		}
+		f.used -= v.bytes
+		f.policy.Remove(v)
+	}
 }
 
 // Read reads a block, and tells how many bytes of it count, none unless it stands for others, and which tier would have it;
@@ -97,6 +144,9 @@ func (f *Forecast) Read(block int) (bytes int64, tier string) {
 		f.below[n] = true
 		f.left -= i.bytes
 	}
+	if tier != Memory {
+		f.coming = max(f.coming-i.bytes, 0)
+	}
 	if f.policy.Use(i); tier == Disk && f.mapped {
 		f.policy.Remove(i)
 		return i.bytes, tier
@@ -104,11 +154,7 @@ func (f *Forecast) Read(block int) (bytes int64, tier string) {
 	if tier != Memory {
 		f.used += i.bytes
 	}
-	for f.used > f.room {
-		v := f.policy.Victim()
-		f.used -= v.bytes
-		f.policy.Remove(v)
-	}
+	f.shrink()
 	return i.bytes, tier
 }
 

@@ -76,6 +76,48 @@ func TestForecastsAreWhatTheFormulaeSay(t *testing.T) {
 	}
 }
 
+// What is read ahead takes room from what is kept, at its most where all of a window is missing, and nothing of what that window
+// finds there.
+func TestForecastsMakeRoomForWhatIsReadAhead(t *testing.T) {
+	begin := func(policy string, blocks, room int) *Forecast {
+		f, err := NewForecast(policy, true, blocks, func(int) (int64, bool) { return 10, false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Give(int64(10 * room))
+		return f
+	}
+	f := begin(Pinned, 8, 4)
+	for epoch := range 3 {
+		hits := 0
+		for w := range 4 {
+			f.Ahead(2, func(i int) int { return 2*w + i })
+			for block := 2 * w; block < 2*w+2; block++ {
+				if _, tier := f.Read(block); tier == Memory {
+					hits++
+				}
+			}
+		}
+		if room := f.Room(); room != 20 || hits != 2 && epoch > 0 {
+			t.Errorf("epoch %d: %d hits, room for %d bytes, with room for 4 blocks and windows of 2", epoch, hits, room)
+		}
+	}
+	if room := f.Room(); room != 40 {
+		t.Errorf("room for %d bytes while nothing is read ahead", room)
+	}
+	f = begin(LRU, 4, 3)
+	for block := range 3 {
+		f.Read(block)
+	}
+	f.Ahead(2, func(i int) int { return 3 * i })
+	for block, want := range []string{Memory, "", Memory} {
+		if _, tier := f.Read(block); tier != want {
+			t.Errorf("block %d is in %q, not in %q", block, tier, want)
+		}
+		f.Ahead(0, nil)
+	}
+}
+
 // A disk below has what was loaded first, as far as it goes; beside memory, that is more only if it has room for more. What is
 // not mapped there comes to memory by the policy's leave.
 func TestForecastsOfADisk(t *testing.T) {
