@@ -98,11 +98,8 @@ func (p *plan) atOnce() int64 {
 // window whose segment goes on, and has more while it decodes. It is nothing until some of the data was read.
 func (p *plan) borrowed(number int64) int64 {
 	need, lanes := p.need(), int64(0)
-	for pieces := range windowsOf(p.epoch(number)) {
-		for range p.stretches(pieces) {
-			lanes++
-		}
-		break // others are alike
+	for range p.stretches(abreast(p.epoch(number), 0)) { // other windows are alike
+		lanes++
 	}
 	return min(lanes, maxOpen)*need.Open + min(p.atOnce(), lanes)*max(need.Peak-need.Open, 0)
 }

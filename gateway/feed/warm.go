@@ -62,17 +62,22 @@ func (f *Feed) Warm(ctx context.Context, w Walk, told func(Warmth) error) error 
 func windowsOf(e *sampler.Epoch) func(yield func([]sampler.Piece) bool) {
 	return func(yield func([]sampler.Piece) bool) {
 		for t := 0; ; t++ {
-			var pieces []sampler.Piece
-			for span := range e.Spans() {
-				if t < e.Windows(span) {
-					pieces = append(pieces, e.Pieces(span, t)...)
-				}
-			}
+			pieces := abreast(e, t)
 			if len(pieces) == 0 || !yield(pieces) {
 				return
 			}
 		}
 	}
+}
+
+// abreast returns the pieces of one window of each span.
+func abreast(e *sampler.Epoch, window int) (pieces []sampler.Piece) {
+	for span := range e.Spans() {
+		if window < e.Windows(span) {
+			pieces = append(pieces, e.Pieces(span, window)...)
+		}
+	}
+	return pieces
 }
 
 func (m *warming) so(full bool) Warmth {
