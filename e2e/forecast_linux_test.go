@@ -92,8 +92,8 @@ assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].tick
 	}
 }
 
-// Of segments of many blocks a scanner stays open in each lane of a window, and what it keeps of memory no block has: once that
-// is known, plan foresees hits to a block.
+// Of segments of many blocks a scanner stays open in each lane of a window, and what it keeps of memory no block has: plan foresees
+// that, once it is known. How many blocks are decoded at the same moment is chance, and worth a block or two.
 func TestForecastsKnowWhatScannersKeep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,7 +113,7 @@ info = client.get_flight_info(request(dataset="d", shuffle="window", window_bloc
 assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].ticket)) == 144_000
 `, s.uri, fmt.Sprint(epoch))
 		now := s.metric("headrace_cache_hits_total", `tier="memory"`)
-		if hits, want := now-seen, own.Forecast.Hits*float64(own.Blocks); epoch > 0 && (math.Abs(hits-want) > 1 || want < 2) {
+		if hits, want := now-seen, own.Forecast.Hits*float64(own.Blocks); epoch > 0 && (math.Abs(hits-want) > 3 || want < 2) {
 			t.Errorf("epoch %d: %v hits, foreseen %.1f of %d: %+v", epoch, hits, want, own.Blocks, own.Forecast)
 		}
 		seen = now
