@@ -112,7 +112,23 @@ func (r *rig) apart(snap *snapshot.Snapshot, p *schema.Projection, blocks *snaps
 	defer reader.Close()
 	reader.ChargeTo(frames)
 	for i := range blocks.Len() {
-		_, err := column(reader, blocks.At(i))
+		leases, err := reader.Block(r.t.Context(), blocks.At(i))
 		must(r.t, err)
+		for _, l := range leases {
+			l.Release()
+		}
 	}
+}
+
+// scratch is what a decoder of some columns was found to need.
+func (r *rig) scratch(snap *snapshot.Snapshot, columns []string) int64 {
+	r.t.Helper()
+	var paths [][]string
+	for _, c := range columns {
+		paths = append(paths, []string{c})
+	}
+	p, err := schema.Project(snap.Schema, paths)
+	must(r.t, err)
+	r.apart(snap, p, snap.Blocks(nil))
+	return r.Sizes(snap, p).Need(snap.Blocks(nil)).Scratch
 }

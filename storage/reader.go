@@ -25,6 +25,7 @@ type Reader struct {
 	fits  *snapshot.Fitter
 	grant *budget.Grant // pays for decoders
 	pays  *budget.Grant // for frames
+	mixed bool          // grant paid for frames, too: others may share it
 
 	shard, segment int
 	row            int64 // of the segment, where scan stands
@@ -60,6 +61,7 @@ func (r *Reader) ChargeTo(g *budget.Grant) { r.pays = g }
 // shard and wrap those of bucket, budget, frame and snapshot.
 func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, error) {
 	began, waited := time.Now(), r.clock.Total()
+	r.mixed = r.mixed || r.grant == r.pays
 	defer func() {
 		r.took.Store = r.clock.Total() - waited
 		r.took.Decode = time.Since(began) - r.took.Store
@@ -99,9 +101,10 @@ func (r *Reader) learn(err error) {
 	}
 }
 
-// measure notes what the decoder took, or asked for in vain. A grant that pays for frames is not its alone, and tells nothing.
+// measure notes what the decoder took, or asked for in vain. A grant that ever paid for frames is not its alone: windows' pay
+// for several decoders, and tell nothing of one.
 func (r *Reader) measure(shard int, err error) {
-	if r.grant != r.pays {
+	if !r.mixed {
 		r.store.measures.scratch(r.snap, shard, r.p, r.grant.Peak(), err != nil)
 	}
 }

@@ -64,7 +64,7 @@ func (s *stored) ranges(base int64) []bucket.Range {
 func (d *decoder) ahead(ctx context.Context, ranges ...bucket.Range) {
 	d.retreat()
 	d.obj = d.store.Ahead(ctx, bucket.Reading{Again: true, Ranges: append(ranges, d.ranges...), Memory: func(n int) ([]byte, func(), error) {
-		r, err := d.pool.Alloc(d.grant, budget.Input, n)
+		r, err := d.pool.Alloc(d.grant, budget.Ahead, n)
 		if err != nil {
 			return nil, nil, err
 		}

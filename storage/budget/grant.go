@@ -15,8 +15,8 @@ type Grant struct {
 	lent     int64 // held on loan
 	slot     int64 // held as the large slot
 	used     int64
-	decoding int64 // of used, what decoders have
-	peak     int64 // the most that they asked for
+	needed   int64 // of used, what decoders cannot do without
+	peak     int64 // the most of that that they asked for
 	closed   bool
 
 	asked   bool          // what is lent, or the large slot, is wanted back
@@ -45,8 +45,8 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 	if g.closed {
 		return fmt.Errorf("budget: %d bytes of %s on a closed grant: %w", n, k, k.exhausted())
 	}
-	if k.decoding() {
-		g.peak = max(g.peak, g.decoding+n)
+	if k.needed() {
+		g.peak = max(g.peak, g.needed+n)
 	}
 	if growth := g.growth(n); growth > 0 && !g.extend(k, n) {
 		if !g.loan && growth <= l.Most()-l.firm {
@@ -66,8 +66,8 @@ func (g *Grant) use(k Kind, n int64) {
 	g.ledger.stir(g)
 	g.change(func() {
 		g.used += n
-		if k.decoding() {
-			g.decoding += n
+		if k.needed() {
+			g.needed += n
 		}
 	})
 }
@@ -134,9 +134,9 @@ func (g *Grant) credit(k Kind, n int64, heap bool) {
 
 // mustHave panics unless n bytes of k are charged.
 func (g *Grant) mustHave(k Kind, n int64, heap bool) {
-	have := g.used - g.decoding
-	if k.decoding() {
-		have = g.decoding
+	have := g.used - g.needed
+	if k.needed() {
+		have = g.needed
 	}
 	if l := g.ledger; n < 0 || n > have || n > l.used[k] || heap && n > l.heap {
 		panic(fmt.Sprintf("budget: credit of %d bytes of %s, charged are %d on the grant, %d of this kind", n, k, have, l.used[k]))
@@ -209,12 +209,12 @@ func (g *Grant) Split(n int64) *Grant {
 	return part
 }
 
-// Peak returns the most bytes that decoders held or asked for in vain since the last call.
+// Peak returns the most bytes that decoders held or asked for in vain since the last call, without what was read ahead.
 func (g *Grant) Peak() int64 {
 	g.ledger.mu.Lock()
 	defer g.ledger.mu.Unlock()
 	peak := g.peak
-	g.peak = g.decoding
+	g.peak = g.needed
 	return peak
 }
 

@@ -44,6 +44,7 @@ type Kind string
 const (
 	Frames  Kind = "frames"  // decoded blocks
 	Input   Kind = "input"   // stored bytes on their way to a decoder
+	Ahead   Kind = "ahead"   // stored bytes that are read before a decoder asks for them: without memory for that it only takes longer
 	Scratch Kind = "scratch" // what decoders use while they work
 	Batches Kind = "batches" // gathered or compressed bytes on their way out
 	Tables  Kind = "tables"  // orders of rows
@@ -52,7 +53,10 @@ const (
 )
 
 // decoding tells the kinds that a decoder gives back whole when it ends.
-func (k Kind) decoding() bool { return k == Input || k == Scratch }
+func (k Kind) decoding() bool { return k.needed() || k == Ahead }
+
+// needed tells the kinds without which a decoder cannot go on.
+func (k Kind) needed() bool { return k == Input || k == Scratch }
 
 // exhausted is the error that says that there is no memory for it.
 func (k Kind) exhausted() error {

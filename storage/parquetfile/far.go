@@ -22,7 +22,7 @@ func (s *Scanner) approach(f *footer, leaves map[int]bool) {
 		ranges = append(ranges, bucket.Range{Off: c.start, Len: c.end - c.start})
 	}
 	s.far = s.obj.Ahead(s.source.ctx, bucket.Reading{Ranges: ranges, Memory: func(n int) ([]byte, func(), error) {
-		r, err := s.pool.Alloc(s.grant, budget.Input, n)
+		r, err := s.pool.Alloc(s.grant, budget.Ahead, n)
 		if err != nil {
 			return nil, nil, err
 		}
