@@ -233,7 +233,7 @@ func TestWindowsThatNeverFitAreRefusedWhenPlanned(t *testing.T) {
 		return errOut, err
 	}
 	refused, err := plan("30")
-	advice := regexp.MustCompile(`windows of 30 blocks of about \d+ bytes, 1 groups, need more than the \d+ bytes that can be: window_blocks may be (\d+) at most`).FindStringSubmatch(refused)
+	advice := regexp.MustCompile(`windows of window_blocks 30, each of about \d+ bytes, in groups 1 need more than the \d+ bytes that can be: window_blocks may be (\d+) at most`).FindStringSubmatch(refused)
 	if err == nil || advice == nil {
 		t.Fatalf("%v %s", err, refused)
 	}
@@ -242,7 +242,7 @@ func TestWindowsThatNeverFitAreRefusedWhenPlanned(t *testing.T) {
 	}
 	for memory, fits := range map[string]bool{"128MiB": false, "1GiB": true} { // in process: of a gateway that is not there yet
 		_, errOut, err := run(t, "plan", "big", "--folder", hoards(t), "--shuffle", "window", "--batch-size", "250", "--window-blocks", "30", "--memory", memory)
-		if (err == nil) != fits || !fits && !strings.Contains(errOut, "windows of 30 blocks") {
+		if (err == nil) != fits || !fits && !strings.Contains(errOut, "windows of window_blocks 30") {
 			t.Errorf("with %s: %v %s", memory, err, errOut)
 		}
 	}
