@@ -3,7 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"testing"
 
 	"github.com/headrace/headrace/storage/budget"
@@ -46,19 +46,22 @@ func hit(b testing.TB, w *world, r Request) {
 
 // BenchmarkHitsAtOnce is that by 64 goroutines: with -cpu 1,2 it tells what another core brings.
 func BenchmarkHitsAtOnce(b *testing.B) {
-	const blocks = 1000
+	const goroutines, blocks = 64, 1000
 	w, g := warm(b, Adaptive, blocks)
 	var requests []Request
 	for n := range blocks {
 		requests = append(requests, w.request(block(n), onlyA, g))
 	}
-	var from atomic.Int64
-	b.SetParallelism(64)
-	b.RunParallel(func(p *testing.PB) {
-		for n := int(from.Add(37)); p.Next(); n++ {
-			hit(b, w, requests[n%blocks])
-		}
-	})
+	var wait sync.WaitGroup
+	b.ResetTimer()
+	for from := range goroutines { // not RunParallel: its own counter is one more line that all write
+		wait.Go(func() {
+			for n := range b.N/goroutines + 1 {
+				hit(b, w, requests[(from*37+n)%blocks])
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // BenchmarkBookkeeping is what a policy has for each block.

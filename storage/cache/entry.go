@@ -1,107 +1,71 @@
 package cache
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 )
 
-// shard is a part of the index.
-type shard struct {
-	mu     sync.Mutex
-	blocks map[Key][]*entry // with different columns; seldom more than one
-}
-
-// each calls do with every entry until it returns false, and tells whether it never did.
-func (s *shard) each(do func(*entry) bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, entries := range s.blocks {
-		for _, e := range entries {
-			if !do(e) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // entry is one block with one set of columns, or the loading of it.
 type entry struct {
+	// guarded by shard.mu, as is the number of leases
+	holder *Lease        // the newest of those there are
+	payer  *budget.Grant // the cache's, or of whoever loaded it and has not given it back; changed under the cache's lock too
+	chain  *entry        // another one of the same hash
 	item
+
 	key     Key
 	columns *Columns
+	cache   *Cache
 	shard   *shard
 	part    *part
 	tenant  string // whose it is: of whoever loaded it
 	mapped  bool   // its frames lie in a file of somebody else's
-	done    chan struct{}
-	frames  []*frame.Lease // once done is closed
-	err     error          // once done is closed
+	ended   atomic.Bool
+	done    chan struct{}  // closed once that is so
+	frames  []*frame.Lease // then
+	err     error          // then
+}
 
-	// guarded by shard.mu, as is the number of leases
-	payer *budget.Grant // the cache's, or of whoever loaded it and has not given it back
-	user  *budget.Grant // the first that has leased it, and not only held, since nobody did
+// take makes a lease one on the entry. Its shard's lock is held.
+func (e *entry) take(l *Lease) {
+	e.leases.Add(1)
+	l.entry = e
+	if l.next = e.holder; l.next != nil {
+		l.next.prev = l
+	}
+	e.holder = l
+}
+
+// leave ends a lease, and tells whether it was the last and who pays for the entry now.
+func (e *entry) leave(l *Lease) (last bool, payer *budget.Grant) {
+	e.shard.mu.Lock()
+	defer e.shard.mu.Unlock()
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	if l.prev != nil {
+		l.prev.next = l.next
+	} else {
+		e.holder = l.next
+	}
+	l.next, l.prev = nil, nil
+	return e.leases.Add(-1) == 0, e.payer
+}
+
+// end tells all who wait that loading has ended.
+func (e *entry) end() {
+	e.ended.Store(true)
+	close(e.done)
 }
 
 // loaded tells whether the frames are there, or will never be.
-func (e *entry) loaded() bool {
-	select {
-	case <-e.done:
-		return true
-	default:
-		return false
-	}
-}
+func (e *entry) loaded() bool { return e.ended.Load() }
 
 // free gives back the cache's leases on the frames of an entry that was taken out.
 func (e *entry) free() {
 	for _, f := range e.frames {
 		f.Bequeath()
 	}
-}
-
-// Lease is one holder's claim on a block. It is given back with Release, once.
-type Lease struct {
-	cache    *Cache
-	entry    *entry
-	frames   []*frame.Lease
-	selected bool // frames are the lease's own
-	released atomic.Bool
-}
-
-// Frames returns the frames of the block, in order. They live as long as the lease.
-func (l *Lease) Frames() []*frame.Lease { return l.frames }
-
-// Payer returns the grant that pays for the frames: whoever loaded them or took
-// them over; nil while the cache does.
-func (l *Lease) Payer() *budget.Grant {
-	l.entry.shard.mu.Lock()
-	defer l.entry.shard.mu.Unlock()
-	if l.entry.payer == l.cache.grant {
-		return nil
-	}
-	return l.entry.payer
-}
-
-// Mapped tells whether the frames lie in a file: such blocks are not kept.
-func (l *Lease) Mapped() bool { return l.entry.mapped }
-
-// Bytes returns the memory that the block holds, whatever the lease shows of it.
-func (l *Lease) Bytes() int64 { return l.entry.bytes }
-
-// Release gives the block back. It is kept if the policy has it so. What is
-// not, and is still leased frame by frame, is the heirs' of those leases to pay for.
-func (l *Lease) Release() {
-	if l.released.Swap(true) {
-		return
-	}
-	if l.selected {
-		for _, f := range l.frames {
-			f.Release()
-		}
-	}
-	l.cache.leave(l.entry)
 }

@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"hash/maphash"
-	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -74,36 +72,3 @@ func (c *Columns) Within(o *Columns) ([]int, bool) {
 
 // same tells whether frames with the one set are as good as with the other.
 func (c *Columns) same(o *Columns) bool { return c == o || c.id == o.id }
-
-// shardBits is into how many parts, as a power of two, the index is cut: each has
-// a lock of its own.
-const shardBits = 6
-
-// index finds entries by key.
-type index struct {
-	seed   maphash.Seed
-	shards [1 << shardBits]shard
-}
-
-func newIndex() *index {
-	x := &index{seed: maphash.MakeSeed()}
-	for i := range x.shards {
-		x.shards[i].blocks = map[Key][]*entry{}
-	}
-	return x
-}
-
-// hash is of a key with a column set; its top bits choose the shard by the key alone.
-func (x *index) hash(k Key) uint64 { return maphash.Comparable(x.seed, k) }
-
-func (x *index) shard(hash uint64) *shard { return &x.shards[hash>>(64-shardBits)] }
-
-// drop forgets an entry. Its shard's lock is held.
-func (s *shard) drop(e *entry) {
-	rest := slices.DeleteFunc(s.blocks[e.key], func(o *entry) bool { return o == e })
-	if len(rest) == 0 {
-		delete(s.blocks, e.key)
-	} else {
-		s.blocks[e.key] = rest
-	}
-}

@@ -84,7 +84,7 @@ func (c *Cache) follow() {
 		if live == 0 {
 			want = Adaptive
 			if c.parts[0].policy != nil {
-				want = c.active()
+				want = c.active
 			}
 		}
 	}
@@ -93,12 +93,12 @@ func (c *Cache) follow() {
 
 // activate changes the policy in use. The cache's lock is held.
 func (c *Cache) activate(policy string) {
-	if c.parts[0].policy != nil && c.active() == policy {
+	if c.parts[0].policy != nil && c.active == policy {
 		return
 	}
 	c.drain()
 	var all []*entry
-	c.each(func(e *entry) bool {
+	c.index.each(func(e *entry) bool {
 		if e.list != nil {
 			all = append(all, e)
 		}
@@ -114,5 +114,5 @@ func (c *Cache) activate(policy string) {
 	for _, e := range all {
 		e.part.policy.Use(&e.item)
 	}
-	c.inUse.Store(&policy)
+	c.active = policy
 }

@@ -47,7 +47,7 @@ func (w *world) books() error {
 	defer c.mu.Unlock()
 	c.drain()
 	kept, parts, err := int64(0), map[*part]int64{}, error(nil)
-	c.each(func(e *entry) bool {
+	c.index.each(func(e *entry) bool {
 		switch {
 		case !e.loaded() || e.err != nil:
 			err = errors.Join(err, fmt.Errorf("an entry that was not loaded: %v", e.err))

@@ -3,8 +3,6 @@ package cache
 import (
 	"cmp"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/headrace/headrace/storage/budget"
 )
@@ -47,45 +45,32 @@ type Count struct {
 	Loaded         int64 // bytes that were loaded for misses
 }
 
-// counts are all counts so far. The zero value is ready.
-type counts struct {
-	mu    sync.RWMutex
-	tally map[who]*tally
-}
+// counts are all counts so far.
+type counts map[who]*tally
 
 type who struct{ tenant, policy string }
 
-type tally struct{ memory, disk, misses, loaded atomic.Int64 }
+type tally struct{ memory, disk, misses, loaded int64 }
 
 // load counts a block of so many bytes that memory did not have as it was asked for.
 func (t *tally) load(tier string, bytes int64) {
 	switch tier {
 	case Memory:
-		t.memory.Add(1)
+		t.memory++
 	case Disk:
-		t.disk.Add(1)
+		t.disk++
 	default:
-		t.misses.Add(1)
-		t.loaded.Add(bytes)
+		t.misses++
+		t.loaded += bytes
 	}
 }
 
-func (c *counts) of(tenant, policy string) *tally {
+func (c counts) of(tenant, policy string) *tally {
 	key := who{tenant, policy}
-	c.mu.RLock()
-	t := c.tally[key]
-	c.mu.RUnlock()
-	if t != nil {
-		return t
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t = c.tally[key]; t == nil {
-		if c.tally == nil {
-			c.tally = map[who]*tally{}
-		}
+	t := c[key]
+	if t == nil {
 		t = &tally{}
-		c.tally[key] = t
+		c[key] = t
 	}
 	return t
 }
@@ -93,12 +78,13 @@ func (c *counts) of(tenant, policy string) *tally {
 // Stats returns the numbers of this moment.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
-	s := Stats{Policy: c.policy, Active: c.active(), Limit: c.limit, Kept: c.kept}
+	c.drain()
+	s := Stats{Policy: c.policy, Active: c.active, Limit: c.limit, Kept: c.kept}
 	held := map[string]*Held{}
 	for tenant, p := range c.tenant {
 		held[tenant] = &Held{Tenant: tenant, Share: p.share}
 	}
-	c.each(func(e *entry) bool {
+	c.index.each(func(e *entry) bool {
 		h := held[e.tenant]
 		if h == nil {
 			h = &Held{Tenant: e.tenant}
@@ -107,6 +93,7 @@ func (c *Cache) Stats() Stats {
 		s.Waiting += h.count(e, c.grant)
 		return true
 	})
+	s.Counts = c.counts.list(c.options.Below != nil)
 	c.mu.Unlock()
 	for _, h := range held {
 		s.Blocks += h.Blocks
@@ -114,7 +101,6 @@ func (c *Cache) Stats() Stats {
 		s.Tenants = append(s.Tenants, *h)
 	}
 	slices.SortFunc(s.Tenants, func(a, b Held) int { return cmp.Compare(a.Tenant, b.Tenant) })
-	s.Counts = c.counts.list(c.options.Below != nil)
 	return s
 }
 
@@ -135,16 +121,14 @@ func (h *Held) count(e *entry, cache *budget.Grant) (waiting int) {
 	return 0
 }
 
-func (c *counts) list(below bool) (all []Count) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for w, t := range c.tally {
+func (c counts) list(below bool) (all []Count) {
+	for w, t := range c {
 		n := Count{
-			Tenant: w.tenant, Policy: w.policy, Misses: t.misses.Load(), Loaded: t.loaded.Load(),
-			Hits: map[string]int64{Memory: t.memory.Load()},
+			Tenant: w.tenant, Policy: w.policy, Misses: t.misses, Loaded: t.loaded,
+			Hits: map[string]int64{Memory: t.memory},
 		}
 		if below {
-			n.Hits[Disk] = t.disk.Load()
+			n.Hits[Disk] = t.disk
 		}
 		all = append(all, n)
 	}
