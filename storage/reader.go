@@ -82,7 +82,7 @@ func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, e
 	}
 	if r.row = b.To; r.row == r.snap.Shards[r.shard].Segments[r.segment].Rows {
 		r.stop() // its scratch is free while the next segment is not asked for
-	} else if r.grant != r.pays {
+	} else if !r.mixed {
 		r.store.measures.open(r.snap, r.shard, r.p, r.grant.Used())
 	}
 	return leases, nil
