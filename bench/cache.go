@@ -23,8 +23,8 @@ const (
 	farEpochs  = 3
 )
 
-// caching measures what is read again: from memory beside from a mapped file, and beside a store that is far away; how
-// often half of the data is hit; and what a hit costs.
+// caching measures what is read again: from memory beside from a mapped file, and beside a store that is far away; from a
+// disk beside all of them; how often half of the data is hit; and what a hit costs.
 func caching(ctx context.Context, s settings) (string, error) {
 	versions, err := s.versions(ctx)
 	if err != nil {
@@ -37,7 +37,9 @@ func caching(ctx context.Context, s settings) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "## Cache: what is read again\n\nThe wide files of the Parquet bench; %d interleaved rounds, loopback; medians (least–most).\n%s\n", s.repeats, versions)
-	for _, part := range []func(context.Context, *strings.Builder, string) error{s.againstMapped, s.againstStore, s.halfKept, s.hits} {
+	for _, part := range []func(context.Context, *strings.Builder, string) error{
+		s.againstMapped, s.againstStore, s.diskAgainstStore, s.diskAgainstFiles, s.halfKept, s.hits,
+	} {
 		if err := part(ctx, &b, folder); err != nil {
 			return b.String(), err
 		}
@@ -47,9 +49,7 @@ func caching(ctx context.Context, s settings) (string, error) {
 
 // againstMapped lets a gateway serve Parquet that it keeps decoded, and another one the same rows from Arrow files.
 func (s settings) againstMapped(ctx context.Context, b *strings.Builder, folder string) error {
-	arrow, err := s.generate(ctx, filepath.Base(folder)+"-ipc", func(part string) []string {
-		return []string{s.script("cache.py"), "ipc", folder, part, "2032"}
-	})
+	arrow, err := s.arrowFiles(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -61,28 +61,21 @@ func (s settings) againstMapped(ctx context.Context, b *strings.Builder, folder 
 			c.name = training(c.name, shuffle)
 			commands = append(commands, c)
 		}
-		all, err := launch(ctx, commands...)
+		all, err := s.trainBy(ctx, commands...)
 		if err != nil {
-			return err
-		}
-		err = interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
-			r, err := s.measure(ctx, c, "train")
-			if err == nil && warm {
-				c.runs = append(c.runs, r)
-			}
-			return err
-		})
-		stop(all)
-		if err != nil {
-			return err
-		}
-		if err := alike(all, "the sum of the rows", func(r reading) uint64 { return r.Sum }); err != nil {
 			return err
 		}
 		fmt.Fprintf(b, "\n**%.2f GB in batches of %d rows, shuffle %s**\n\n", all[0].runs[0].gb(), orderBatch, shuffle)
 		compare(b, all, "throughput ≥ 0.9")
 	}
 	return nil
+}
+
+// arrowFiles are the same rows in Arrow files, a block in each record batch.
+func (s settings) arrowFiles(ctx context.Context, folder string) (string, error) {
+	return s.generate(ctx, filepath.Base(folder)+"-ipc", func(part string) []string {
+		return []string{s.script("cache.py"), "ipc", folder, part, "2032"}
+	})
 }
 
 // pass is an epoch as a trainer saw it.
@@ -92,21 +85,33 @@ type pass struct {
 	Sum           uint64
 }
 
+// farStore is an S3 server with the wide files, far away; end ends it.
+func (s settings) farStore(ctx context.Context, folder string) (link *slowLink, end func(), err error) {
+	near, _, stop, err := s.startStores(ctx)
+	if err != nil {
+		return nil, stop, err
+	}
+	if err := upload(ctx, near, "wide", folder); err != nil {
+		return nil, stop, err
+	}
+	link, cut, err := startLink(near, farLatency, farRate)
+	if err != nil {
+		return nil, stop, err
+	}
+	return link, func() {
+		cut()
+		stop()
+	}, nil
+}
+
 // againstStore lets a trainer read over a gateway, and with pyarrow, from a store that is far away.
 func (s settings) againstStore(ctx context.Context, b *strings.Builder, folder string) error {
-	near, _, end, err := s.startStores(ctx)
+	link, end, err := s.farStore(ctx, folder)
 	defer end()
 	if err != nil {
 		return err
 	}
-	if err := upload(ctx, near, "wide", folder); err != nil {
-		return err
-	}
-	far, cut, err := startLink(near, farLatency, farRate)
-	if err != nil {
-		return err
-	}
-	defer cut()
+	far := link.address()
 	request := fmt.Sprintf(`{"dataset":"wide","shuffle":"window","seed":1,"batch_size":%d,"num_epochs":%d}`, farBatch, farEpochs)
 	var ours, theirs []pass
 	for range max(s.repeats/3, 1) {

@@ -19,19 +19,20 @@ type slowLink struct {
 	work     sync.WaitGroup
 
 	mu    sync.Mutex
-	free  time.Time // when what was let through so far is over
+	sent  float64   // bytes that were let through
+	free  time.Time // when that is over
 	conns map[net.Conn]struct{}
 }
 
 // startLink starts one; end ends it.
-func startLink(server string, latency time.Duration, rate float64) (address string, end func(), err error) {
-	l := &slowLink{server: server, latency: latency, rate: rate, conns: map[net.Conn]struct{}{}}
+func startLink(server string, latency time.Duration, rate float64) (l *slowLink, end func(), err error) {
+	l = &slowLink{server: server, latency: latency, rate: rate, conns: map[net.Conn]struct{}{}}
 	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.work.Go(func() { l.accept(ctx) })
-	return l.listener.Addr().String(), func() {
+	return l, func() {
 		cancel()
 		_ = l.listener.Close()
 		l.mu.Lock()
@@ -41,6 +42,15 @@ func startLink(server string, latency time.Duration, rate float64) (address stri
 		l.mu.Unlock()
 		l.work.Wait()
 	}, nil
+}
+
+func (l *slowLink) address() string { return l.listener.Addr().String() }
+
+// bytes is how many came from the server so far.
+func (l *slowLink) bytes() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent
 }
 
 func (l *slowLink) accept(ctx context.Context) {
@@ -123,6 +133,7 @@ func (l *slowLink) pass(n int) time.Time {
 	if now := time.Now(); l.free.Before(now) {
 		l.free = now
 	}
+	l.sent += float64(n)
 	l.free = l.free.Add(time.Duration(float64(n) / l.rate * float64(time.Second)))
 	return l.free
 }

@@ -167,7 +167,10 @@ func stored(folder string) (float64, error) {
 var getsLine = regexp.MustCompile(`(?m)^headrace_store_requests_total\{.*verb="get".*\} (\S+)$`)
 
 // storeGets is how many objects and ranges a gateway has asked for.
-func storeGets(admin string) (float64, error) {
+func storeGets(admin string) (float64, error) { return metric(admin, getsLine) }
+
+// metric sums up the lines of a gateway's metrics that match.
+func metric(admin string, lines *regexp.Regexp) (float64, error) {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get("http://" + admin + "/metrics")
 	if err != nil {
@@ -179,7 +182,7 @@ func storeGets(admin string) (float64, error) {
 		return 0, err
 	}
 	var sum float64
-	for _, m := range getsLine.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range lines.FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			return 0, err
