@@ -40,7 +40,7 @@ func TestListAndPeek(t *testing.T) {
 		}
 	}
 	out, errOut, err = run(t, "warm", "words", "--server", s.uri, "--token", "@"+token, "--shuffle", "window", "--batch-size", "100")
-	if err != nil || !strings.Contains(out, " blocks, 12.") {
+	if err != nil || !strings.Contains(out, "in memory: 12 of 12 blocks, ") {
 		t.Errorf("warm: %v %s\n%s", err, errOut, out)
 	}
 	out, errOut, err = run(t, "ls", "--cache", "--server", s.uri, "--token", "@"+token)
