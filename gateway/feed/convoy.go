@@ -68,7 +68,7 @@ func (s *Stream) admit(ctx context.Context) error {
 	p := s.plan
 	var window int64
 	if s.more() {
-		window = p.leading(s.place.Epoch)
+		window = p.leading(s.place.Epoch, p.feed.ledger.Most()-s.own())
 	}
 	turn, err := p.feed.ledger.Queue(ctx, s.own()+window)
 	if err != nil {

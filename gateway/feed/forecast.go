@@ -52,8 +52,9 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 	if p.dear() {
 		out.Disk = disk
 	}
-	leading, own := p.leading(first), (&Stream{plan: p, walk: w}).own()
-	if most := limit - p.setAside(limit); leading+own > most {
+	most, own := limit-p.setAside(limit), (&Stream{plan: p, walk: w}).own()
+	leading := p.leading(first, most-own)
+	if leading+own > most {
 		return Forecast{}, fmt.Errorf("%d bytes needed, of %d that are there for streams: %w: give more memory, or ask for smaller windows or batches",
 			leading+own, most, budget.ErrTooLarge)
 	}

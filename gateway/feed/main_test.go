@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,7 +259,7 @@ func (r *rig) most(t fataler, w Walk) (n int64) {
 		s, err := newStream(p, w)
 		must(t, err)
 		if n = max(n, s.own()); s.more() {
-			n = max(n, s.own()+p.leading(s.place.Epoch))
+			n = max(n, s.own()+p.leading(s.place.Epoch, math.MaxInt64))
 		}
 	}
 	return n

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -37,7 +38,7 @@ func tight(t *testing.T, q request, spare int64) (*rig, Walk) {
 		must(t, err)
 		own += s.own()
 	}
-	r.account(t, budget.Options{Limit: own + p.leading(0) + spare}, nothing)
+	r.account(t, budget.Options{Limit: own + p.leading(0, math.MaxInt64) + spare}, nothing)
 	return r, w
 }
 
@@ -337,7 +338,7 @@ func TestSlowClientsPayForTheirOwn(t *testing.T) {
 	r, w := tight(t, request{dataset: "segments", ranks: 1, columns: []string{"id", "pad"}, cut: sampler.Cut{End: 4}}, 1<<20)
 	defer r.close(t)
 	s := r.open(t, w)
-	own, leading := s.own(), s.plan.leading(0)
+	own, leading := s.own(), s.plan.leading(0, math.MaxInt64)
 	s.Close()
 	const clients, convoys = 4, 2
 	r.account(t, budget.Options{Limit: clients*own + convoys*leading}, nothing)

@@ -206,13 +206,19 @@ func (p *plan) window(number int64) int64 {
 	return int64(spans) * largest
 }
 
-// leading is the memory that serves the leader: the largest window, for every span, the order, and what decoders use.
-func (p *plan) leading(number int64) int64 {
+// leading is the memory that serves the leader: the largest window, for every span, the order, and what decoders use. Where
+// only that is too much for room, the most there can be, it is left to the large slot, if that is enough: what was read
+// once is not refused for what reading it was found to take.
+func (p *plan) leading(number, room int64) int64 {
 	windows := p.window(number)
 	if !p.located() {
 		windows *= 2 // one is decoded while the other is being sent: it costs little, and streams are slow without
 	}
-	return windows + p.walk.Order.EpochBytes() + p.scratch(p.need())
+	rest, scratch := windows+p.walk.Order.EpochBytes(), p.scratch(p.need())
+	if rest <= room && scratch <= p.feed.ledger.Slot() {
+		scratch = min(scratch, room-rest)
+	}
+	return rest + scratch
 }
 
 // scratch is what a decoder may have of the windows' memory. What was only guessed to be more than the large slot is left

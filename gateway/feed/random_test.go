@@ -237,7 +237,7 @@ func TestEveryPlan(t *testing.T) {
 			jobs[i] = drawWalk(t, r)
 			limit = max(limit, r.most(t, jobs[i]))
 		}
-		limit += 1 << 20 // what decoders are found to take is asked for from then on
+		limit += 1 << 20 // what blocks are found to take is asked for from then on
 		const large = 4 << 20
 		memory := budget.Options{Limit: limit + large + rapid.SampledFrom([]int64{0, 0, 8 << 20, 256 << 20}).Draw(t, "spare"), Large: large}
 		r.account(t, memory, rapid.SampledFrom([]int64{nothing, 1 << 20, 0}).Draw(t, "keeps"))
