@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/headrace/headrace/storage/bucket"
-	"github.com/headrace/headrace/storage/budget"
 )
 
 // small is how long a message may be to be fetched whole, whatever is wanted of
@@ -63,13 +62,7 @@ func (s *stored) ranges(base int64) []bucket.Range {
 // there is no memory for it, reads go to the store as they are made.
 func (d *decoder) ahead(ctx context.Context, ranges ...bucket.Range) {
 	d.retreat()
-	d.obj = d.store.Ahead(ctx, bucket.Reading{Again: true, Ranges: append(ranges, d.ranges...), Memory: func(n int) ([]byte, func(), error) {
-		r, err := d.pool.Alloc(d.grant, budget.Ahead, n)
-		if err != nil {
-			return nil, nil, err
-		}
-		return r.Bytes(), r.Free, nil
-	}})
+	d.obj = d.store.Ahead(ctx, bucket.Reading{Again: true, Ranges: append(ranges, d.ranges...), Memory: d.pool.Ahead(d.grant)})
 }
 
 // retreat ends that.

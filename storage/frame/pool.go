@@ -142,6 +142,18 @@ func (p *Pool) Alloc(g *budget.Grant, k budget.Kind, n int) (*Region, error) {
 	return &Region{pool: p, grant: g, kind: k, mem: mem, n: n, fresh: fresh}, nil
 }
 
+// Ahead returns what gives memory for bytes of a store that are read ahead, charged
+// to g: so many bytes, and how to give them back.
+func (p *Pool) Ahead(g *budget.Grant) func(n int) (bytes []byte, free func(), err error) {
+	return func(n int) ([]byte, func(), error) {
+		r, err := p.Alloc(g, budget.Ahead, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.Bytes(), r.Free, nil
+	}
+}
+
 // take finds size bytes and counts a live region.
 func (p *Pool) take(size int) (mem []byte, fresh bool, err error) {
 	cpu := processor()

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/headrace/headrace/storage/bucket"
-	"github.com/headrace/headrace/storage/budget"
 )
 
 // approach lets the chunks of leaf columns be read ahead if the object lies in a
@@ -21,13 +20,7 @@ func (s *Scanner) approach(f *footer, leaves map[int]bool) {
 		c := f.chunk(s.group, col)
 		ranges = append(ranges, bucket.Range{Off: c.start, Len: c.end - c.start})
 	}
-	s.far = s.obj.Ahead(s.source.ctx, bucket.Reading{Ranges: ranges, Memory: func(n int) ([]byte, func(), error) {
-		r, err := s.pool.Alloc(s.grant, budget.Ahead, n)
-		if err != nil {
-			return nil, nil, err
-		}
-		return r.Bytes(), r.Free, nil
-	}})
+	s.far = s.obj.Ahead(s.source.ctx, bucket.Reading{Ranges: ranges, Memory: s.pool.Ahead(s.grant)})
 	s.source.obj = s.far
 }
 
