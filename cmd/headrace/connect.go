@@ -73,13 +73,19 @@ func (t *target) give(text string) (err error) {
 	if t.config == "" && t.folder == "" {
 		return usagef("--memory is of a gateway in process: --folder or --config makes one; a running gateway has what its own config says")
 	}
-	if t.memory, err = configs.ParseSize(text); err == nil {
-		_, _, err = shares(t.memory)
+	t.memory, _, err = memoryOf(text)
+	return err
+}
+
+// memoryOf is the value of --memory, and what of it is for streams.
+func memoryOf(text string) (memory, limit int64, err error) {
+	if memory, err = configs.ParseSize(text); err == nil {
+		_, limit, err = shares(memory)
 	}
 	if err != nil {
-		return usagef("--memory: %w", err)
+		return 0, 0, usagef("--memory: %w", err)
 	}
-	return nil
+	return memory, limit, nil
 }
 
 // local is the config and the mounts of a reading command's own process.

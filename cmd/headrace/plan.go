@@ -101,14 +101,9 @@ func forecastOf(req *wire.Request, memory, policy, disk string) (*wire.ForecastR
 	if memory == "" {
 		return f, nil
 	}
-	bytes, err := configs.ParseSize(memory)
-	if err == nil {
-		_, f.Limit, err = shares(bytes)
-	}
-	if err != nil {
-		return nil, usagef("--memory: %v", err)
-	}
-	return f, nil
+	var err error
+	_, f.Limit, err = memoryOf(memory)
+	return f, err
 }
 
 // requestFlags are the flags that make a request.
