@@ -31,15 +31,12 @@ type Request struct {
 // of the context.
 func (c *Cache) Get(ctx context.Context, r Request) (*Lease, error) {
 	hash := c.index.hash(r.Block)
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if l := c.hit(hash, r); l != nil {
-		return l, nil
-	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		if l := c.hit(hash, r); l != nil {
+			return l, nil
 		}
 		l, fresh := c.enter(hash, r, false)
 		if fresh {
