@@ -61,7 +61,7 @@ func (s settings) againstMapped(ctx context.Context, b *strings.Builder, folder 
 			c.name = training(c.name, shuffle)
 			commands = append(commands, c)
 		}
-		all, err := s.trainBy(ctx, commands...)
+		all, err := s.trainBy(ctx, func(context.Context, *contestant) error { return nil }, commands...)
 		if err != nil {
 			return err
 		}

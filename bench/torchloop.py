@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import torch
+import wire
 from pyarrow import flight
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
@@ -58,25 +59,11 @@ def dataloader(uri: str, name: str, workers: int = 0) -> Iterable[Any]:
     return DataLoader(dataset, batch_size=None, num_workers=workers)
 
 
-class Ready(flight.FlightServerBase):  # type: ignore[misc]
-    """Streams shuffled batches that lie ready in memory, without Python in the loop: what Flight alone costs."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("grpc://127.0.0.1:0")
-        rows = pa.ipc.open_file(pa.memory_map(path)).read_all()
-        shuffled = rows.take(np.random.default_rng(1).permutation(rows.num_rows)).combine_chunks()
-        self.table = pa.Table.from_batches(shuffled.to_batches(max_chunksize=BATCH))
-
-    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
-        """Send the whole table, batches as stored."""
-        return flight.RecordBatchStream(self.table)
-
-
 def serve(path: str) -> None:
-    """Serve until killed."""
-    server = Ready(path)
-    print(f"listening grpc://127.0.0.1:{server.port}", flush=True)
-    server.serve()
+    """Serve shuffled batches that lie ready in memory: what Flight alone costs."""
+    rows = pa.ipc.open_file(pa.memory_map(path)).read_all()
+    shuffled = rows.take(np.random.default_rng(1).permutation(rows.num_rows)).combine_chunks()
+    wire.run(pa.Table.from_batches(shuffled.to_batches(max_chunksize=BATCH)))
 
 
 def ready(uri: str, name: str, workers: int = 0) -> Iterator[dict[str, torch.Tensor]]:

@@ -36,11 +36,9 @@ def make(folder: str, size: str) -> None:
 class Server(fl.FlightServerBase):  # type: ignore[misc]
     """Streams a table without Python in the loop."""
 
-    def __init__(self, path: str, rows: int | None) -> None:
+    def __init__(self, table: pa.Table) -> None:
         super().__init__("grpc://127.0.0.1:0")
-        self.table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-        if rows:
-            self.table = pa.Table.from_batches(self.table.to_batches(max_chunksize=rows))
+        self.table = table
 
     def do_get(self, context: fl.ServerCallContext, ticket: fl.Ticket) -> fl.RecordBatchStream:
         """Send the whole table, batches as they are."""
@@ -48,8 +46,14 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
 
 
 def serve(path: str, rows: str = "") -> None:
-    """Serve until killed."""
-    server = Server(path, int(rows) if rows else None)
+    """Serve a mapped file."""
+    table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+    run(pa.Table.from_batches(table.to_batches(max_chunksize=int(rows))) if rows else table)
+
+
+def run(table: pa.Table) -> None:
+    """Serve a table until killed."""
+    server = Server(table)
     print(f"listening grpc://127.0.0.1:{server.port}", flush=True)
     server.serve()
 
