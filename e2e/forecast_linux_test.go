@@ -31,6 +31,16 @@ func cacheFolder(t *testing.T) string {
 	return dir
 }
 
+// readEpoch reads an epoch of d in windows of so many blocks, which has so many rows.
+func readEpoch(t *testing.T, uri string, blocks, epoch, rows int) {
+	t.Helper()
+	python(t, `
+client = fl.connect(sys.argv[1])
+info = client.get_flight_info(request(dataset="d", shuffle="window", window_blocks=int(sys.argv[2]), batch_size=250, epoch=int(sys.argv[3])))
+assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].ticket)) == int(sys.argv[4])
+`, uri, fmt.Sprint(blocks), fmt.Sprint(epoch), fmt.Sprint(rows))
+}
+
 // What plan foresees of a cache on disk is what epochs come to from the second on: where it has room for three quarters of
 // the data, and for all.
 func TestForecastsOfADiskComeTrue(t *testing.T) {
@@ -50,11 +60,7 @@ func TestForecastsOfADiskComeTrue(t *testing.T) {
 		f := own.Forecast
 		seen := map[string]float64{"memory": s.metric("headrace_cache_hits_total", `tier="memory"`), "disk": s.metric("headrace_cache_hits_total", `tier="disk"`)}
 		for epoch := range 4 {
-			python(t, `
-client = fl.connect(sys.argv[1])
-info = client.get_flight_info(request(dataset="d", shuffle="window", window_blocks=2, batch_size=250, epoch=int(sys.argv[2])))
-assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].ticket)) == 96_000
-`, s.uri, fmt.Sprint(epoch))
+			readEpoch(t, s.uri, 2, epoch, 96_000)
 			s.written()
 			for tier, part := range map[string]float64{"memory": f.Hits, "disk": f.DiskHits} {
 				now := s.metric("headrace_cache_hits_total", `tier="`+tier+`"`)
@@ -107,11 +113,7 @@ for shard in range(4):
 	var seen float64
 	var own foreseen
 	for epoch := range 4 {
-		python(t, `
-client = fl.connect(sys.argv[1])
-info = client.get_flight_info(request(dataset="d", shuffle="window", window_blocks=8, batch_size=250, epoch=int(sys.argv[2])))
-assert sum(chunk.data.num_rows for chunk in client.do_get(info.endpoints[0].ticket)) == 144_000
-`, s.uri, fmt.Sprint(epoch))
+		readEpoch(t, s.uri, 8, epoch, 144_000)
 		now := s.metric("headrace_cache_hits_total", `tier="memory"`)
 		if hits, want := now-seen, own.Forecast.Hits*float64(own.Blocks); epoch > 0 && (math.Abs(hits-want) > 3 || want < 2) {
 			t.Errorf("epoch %d: %v hits, foreseen %.1f of %d: %+v", epoch, hits, want, own.Blocks, own.Forecast)
