@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import Gateway
-from headrace import Options, Plan, child, connection
-from headrace.client import Client
-from headrace.connection import Connection
+from headrace import connection
 
 Start = Callable[..., tuple[subprocess.Popen[str], int]]
 
@@ -104,14 +102,3 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is proved by waiting: tries follow each other quickly."""
     monkeypatch.setattr(connection.Backoff, "FIRST", 0.001)
     monkeypatch.setattr(connection.Backoff, "LONGEST", 0.05)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process need not fork, so it asks for plans itself; processes that a test starts do it as users do."""
-
-    def plan(connection: Connection, dataset: str, options: Options) -> Plan:
-        with Client(connection) as client:
-            return client.plan(dataset, **options)
-
-    monkeypatch.setattr(child, "plan", plan)

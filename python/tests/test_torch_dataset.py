@@ -31,8 +31,6 @@ ROWS = 1000
 STEP = 32
 STEPS = 32  # the last one is short
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 @pytest.fixture(scope="module")
 def uri(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

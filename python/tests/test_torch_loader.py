@@ -21,8 +21,6 @@ from headrace.torch.device import each
 
 ROWS, STEP, STEPS = 400, 16, 25
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 @pytest.fixture(scope="module")
 def uri(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

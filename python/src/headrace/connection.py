@@ -105,6 +105,11 @@ def guard_fork(*, start: bool = False) -> None:
         )
 
 
+def grpc_process() -> int | None:
+    """The process that first used gRPC by this package: this one, or one that it was forked from."""
+    return _grpc_process
+
+
 def _keep_holders() -> None:
     """In a forked child: takes a reference that is never given back, since freeing what is left of gRPC would hang."""
     for holder in _holders:

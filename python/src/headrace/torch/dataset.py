@@ -43,7 +43,7 @@ class StreamingDataset(IterableDataset[Any]):
         mask: bool | Sequence[str] = False,
         **options: Unpack[Options],
     ) -> None:
-        """Looks up the data set's newest snapshot, in a process of its own; on several ranks it is a collective call.
+        """Looks up the data set's newest snapshot, in a process that ends; on several ranks it is a collective call.
 
         Args:
             uri: of the gateway; it, `token`, `tls_ca` and the times are those of `headrace.connect`.
