@@ -69,6 +69,10 @@ func TestForecastsOfADiskComeTrue(t *testing.T) {
 				}
 				seen[tier] = now
 			}
+			if epoch == 0 { // from now on it is known what decoders take
+				decode(t, &own, append(request, "--json", "--server", s.uri)...)
+				f = own.Forecast
+			}
 		}
 		var kept struct {
 			Epochs []struct{ Epoch, Read, Fetched int64 }
@@ -83,9 +87,8 @@ func TestForecastsOfADiskComeTrue(t *testing.T) {
 		if len(kept.Epochs) != 4 || f.Hits < .05 || f.DiskHits < .05 || (f.Fetched == 0) != (limit == "1GiB") {
 			t.Errorf("%s: %+v, %+v", limit, kept, f)
 		}
-		decode(t, &own, append(request, "--json", "--server", s.uri)...) // now that it is known what decoders take
 		decode(t, &other, append(request, "--json", "--server", s.uri, "--disk", "0")...)
-		if other.Forecast.Disk != 0 || other.Forecast.DiskHits != 0 || other.Forecast.Hits < own.Forecast.Hits {
+		if other.Forecast.Disk != 0 || other.Forecast.DiskHits != 0 || other.Forecast.Hits > own.Forecast.Hits { // what is on disk needs no scanner
 			t.Errorf("without a disk %+v, with it %+v", other.Forecast, own.Forecast)
 		}
 		out, errOut, err := run(t, append(request, "--server", s.uri, "--disk", "1TiB")...)
@@ -120,6 +123,47 @@ for shard in range(4):
 		}
 		seen = now
 		decode(t, &own, "plan", "d", "--json", "--server", s.uri, "--shuffle", "window", "--window-blocks", "8", "--batch-size", "250")
+	}
+}
+
+// Of few blocks a few that are missing need few scanners, every other window has its stream's own memory, and what is asked for is
+// not what blocks take: what is foreseen of large row groups, small ones, and compressed batches comes true on the average of some
+// epochs. In which window the blocks lie that are missing, and which decoders are at their most at the same moment, is chance.
+func TestForecastsOfFewBlocks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	python(t, `
+random = np.random.default_rng(7)
+for name in ("large", "small", "packed"):
+    os.mkdir(f"{sys.argv[1]}/{name}")
+for shard in range(4):
+    x = pa.FixedSizeListArray.from_arrays(pa.array(random.random(36_000 * 250, np.float32)), 250)
+    table = pa.table({"x": x})
+    pq.write_table(table, f"{sys.argv[1]}/large/{shard}.parquet", row_group_size=36_000)
+    pq.write_table(table, f"{sys.argv[1]}/small/{shard}.parquet", row_group_size=2_800)
+    with pa.ipc.new_file(f"{sys.argv[1]}/packed/{shard}.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as w:
+        w.write_table(table, max_chunksize=3_600)
+`, dir)
+	for _, tt := range []struct {
+		data             string
+		window, decoders int
+		memory           string
+	}{
+		{"large", 8, 2, "270MiB"}, {"large", 8, 1, "240MiB"}, {"large", 2, 2, "200MiB"}, {"small", 8, 2, "250MiB"}, {"small", 2, 1, "190MiB"}, {"packed", 8, 2, "220MiB"},
+	} {
+		s := serveDataset(t, filepath.Join(dir, tt.data), "memory: "+tt.memory, fmt.Sprintf("cache: {decoders: {min: %d, max: %[1]d}}", tt.decoders))
+		readEpoch(t, s.uri, tt.window, 0, 144_000)
+		seen := s.metric("headrace_cache_hits_total", `tier="memory"`)
+		var own foreseen
+		decode(t, &own, "plan", "d", "--json", "--server", s.uri, "--shuffle", "window", "--window-blocks", fmt.Sprint(tt.window), "--batch-size", "250")
+		const epochs = 4
+		for epoch := range epochs {
+			readEpoch(t, s.uri, tt.window, 1+epoch, 144_000)
+		}
+		hits, want := (s.metric("headrace_cache_hits_total", `tier="memory"`)-seen)/epochs, own.Forecast.Hits*float64(own.Blocks)
+		if t.Logf("%+v: %.1f hits an epoch, foreseen %.1f of %d", tt, hits, want, own.Blocks); math.Abs(hits-want) > 3 || want < 5 || want > float64(own.Blocks)-2 {
+			t.Errorf("%+v: %.1f hits an epoch, foreseen %.1f of %d", tt, hits, want, own.Blocks)
+		}
 	}
 }
 

@@ -26,23 +26,25 @@ type format struct {
 	describe func(ctx context.Context, obj *bucket.Object, l *budget.Ledger) (*snapshot.Shard, error)
 	open     func(s *Store) opener
 	need     func(sh *snapshot.Shard, segment int, p *schema.Projection) int64
-	share    func(sh *snapshot.Shard, p *schema.Projection) float64           // of a block's bytes, that of the columns
-	inPlace  func(sh *snapshot.Shard, segment int, p *schema.Projection) bool // the columns may be shown where they lie in a local file; nil: never
-	codec    snapshot.Codec                                                   // of what manifests keep
+	keeps    func(sh *snapshot.Shard, segment int, p *schema.Projection) (between, onward int64) // of need: between blocks, and by a decoder that goes on
+	share    func(sh *snapshot.Shard, p *schema.Projection) float64                              // of a block's bytes, that of the columns
+	inPlace  func(sh *snapshot.Shard, segment int, p *schema.Projection) bool                    // the columns may be shown where they lie in a local file; nil: never
+	codec    snapshot.Codec                                                                      // of what manifests keep
 }
 
 // opener begins to decode a segment.
 type opener func(context.Context, *bucket.Object, *snapshot.Shard, int, *schema.Projection, *frame.Pool, *budget.Grant) (scanner, error)
 
 var ipc = format{
-	describe: arrowfile.Describe, open: func(*Store) opener { return hiding(arrowfile.Open) }, need: arrowfile.Need, share: whole, inPlace: arrowfile.InPlace,
+	describe: arrowfile.Describe, open: func(*Store) opener { return hiding(arrowfile.Open) }, need: arrowfile.Need, keeps: arrowfile.Keeps, share: whole, inPlace: arrowfile.InPlace,
 	codec: snapshot.Codec{Pack: arrowfile.Pack, Unpack: arrowfile.Unpack},
 }
 
 // formats are all formats there are. A new one is named here.
 var formats = map[snapshot.Format]format{
 	snapshot.Parquet: {
-		describe: footers, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need, share: parquetfile.Share,
+		describe: footers, open: func(s *Store) opener { return hiding(s.parquet.Open) }, need: parquetfile.Need,
+		keeps: parquetfile.Keeps, share: parquetfile.Share,
 		codec: snapshot.Codec{Pack: parquetfile.Pack, Unpack: parquetfile.Unpack},
 	},
 	snapshot.Arrow:  ipc,

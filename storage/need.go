@@ -18,8 +18,14 @@ type Need struct {
 	Block    int64 // the frames of the largest block
 	Scratch  int64 // what a decoder has beyond frames
 	Measured bool  // Scratch was, by reading the same object
-	Peak     int64 // the most that decoders were found to have; 0: none has read any of this
-	Open     int64 // of that, what a scanner keeps from block to block of a segment
+}
+
+// Work is what scanners work with, in bytes, as it was found or by the files'
+// own word: what to expect of them, where Need is what to ask for.
+type Work struct {
+	Begin  int64 // the most that one has that begins with a block, in its segment
+	Onward int64 // and one that goes on with it
+	Open   int64 // what it keeps from block to block of the segment
 }
 
 // Sizes tells what reading columns of a snapshot takes: as far as the files'
@@ -57,9 +63,26 @@ func (s *Sizes) Need(blocks *snapshot.Blocks) (need Need) {
 		if scratch > need.Scratch {
 			need.Scratch, need.Measured = scratch, measured
 		}
-		need.Peak, need.Open = max(need.Peak, int64(float64(m.scratch)/margin)), max(need.Open, m.open)
 	}
 	return need
+}
+
+// Work returns what scanners work with that read any of the blocks.
+func (s *Sizes) Work(blocks *snapshot.Blocks) (most Work) {
+	for shard, segment := range blocks.Segments() {
+		sh, m := s.snap.Shards[shard], s.measures.of(s.snap, shard, s.p)
+		w := Work{Begin: int64(float64(m.scratch) / margin), Onward: m.onward, Open: m.open}
+		if m.scratch == 0 {
+			_, work := extra(s.fit(shard), s.p, sh.Segments[segment])
+			between, onward := formats[sh.Format].keeps(sh, segment, s.p)
+			w = Work{
+				Begin:  min(formats[sh.Format].need(sh, segment, s.p), absurd) + work,
+				Onward: min(onward, absurd) + work, Open: min(between, absurd),
+			}
+		}
+		most = Work{Begin: max(most.Begin, w.Begin), Onward: max(most.Onward, w.Onward), Open: max(most.Open, w.Open)}
+	}
+	return most
 }
 
 // Frames returns what the frames of one block take, in bytes.
@@ -67,6 +90,16 @@ func (s *Sizes) Frames(b snapshot.Block) int64 {
 	sh := s.snap.Shards[b.Shard]
 	added, _ := extra(s.fit(b.Shard), s.p, sh.Segments[b.Segment])
 	return s.measures.of(s.snap, b.Shard, s.p).bytes(b.Bytes, added, sh, s.p)
+}
+
+// Likely returns what the frames of one block take on the average of those that were decoded, in bytes: what to expect of
+// many, where Frames is what to ask for.
+func (s *Sizes) Likely(b snapshot.Block) int64 {
+	m := s.measures.of(s.snap, b.Shard, s.p)
+	if m.words == 0 {
+		return s.Frames(b)
+	}
+	return frame.Cost(int64(math.Ceil(min(float64(min(b.Bytes, absurd))*m.frames/m.words, absurd))))
 }
 
 // InPlace tells whether a block is shown where it lies in a mapped file, as far as the files tell: such blocks are not
@@ -116,8 +149,11 @@ func (s *Store) Heaviest(snap *snapshot.Snapshot, p *schema.Projection, blocks *
 // measure is what decoding was found to take. Zero: not yet measured.
 type measure struct {
 	ratio   float64 // the most bytes of frames for each byte that the file speaks of
+	frames  float64 // bytes of all frames that were decoded
+	words   float64 // bytes of those that the file speaks of
 	scratch int64   // the most that decoders had who came to an end
 	vain    int64   // the most that those asked for who did not
+	onward  int64   // the most that those had which went on in a segment
 	open    int64   // the most that scanners had between blocks
 	own     bool    // by reading the same object, not others of its dataset
 }
@@ -179,7 +215,7 @@ func (ms *measures) of(snap *snapshot.Snapshot, shard int, p *schema.Projection)
 	}
 	at.key, at.pin = "", ""
 	m := ms.all[at]
-	m.ratio = min(m.ratio, mostBorrowed)
+	m.ratio, m.frames = min(m.ratio, mostBorrowed), min(m.frames, mostBorrowed*m.words)
 	return m
 }
 
@@ -188,7 +224,7 @@ func (ms *measures) frames(snap *snapshot.Snapshot, b snapshot.Block, p *schema.
 	if b.Bytes <= 0 {
 		return
 	}
-	ms.note(snap, b.Shard, p, measure{ratio: float64(bytes) / float64(b.Bytes)}, b.Bytes >= leastMeasured)
+	ms.note(snap, b.Shard, p, measure{ratio: float64(bytes) / float64(b.Bytes), frames: float64(bytes), words: float64(b.Bytes)}, b.Bytes >= leastMeasured)
 }
 
 // scratch notes the memory of a decoder, or what it asked for in vain.
@@ -199,6 +235,13 @@ func (ms *measures) scratch(snap *snapshot.Snapshot, shard int, p *schema.Projec
 	}
 	if bytes > 0 {
 		ms.note(snap, shard, p, m, true)
+	}
+}
+
+// onward notes the memory of a decoder that went on in a segment.
+func (ms *measures) onward(snap *snapshot.Snapshot, shard int, p *schema.Projection, bytes int64) {
+	if bytes > 0 {
+		ms.note(snap, shard, p, measure{onward: bytes}, true)
 	}
 }
 
@@ -232,5 +275,8 @@ func (ms *measures) raise(at measured, m measure) {
 	if ms.all == nil {
 		ms.all = map[measured]measure{}
 	}
-	ms.all[at] = measure{ratio: max(old.ratio, m.ratio), scratch: max(old.scratch, m.scratch), vain: max(old.vain, m.vain), open: max(old.open, m.open)}
+	ms.all[at] = measure{
+		ratio: max(old.ratio, m.ratio), frames: old.frames + m.frames, words: old.words + m.words,
+		scratch: max(old.scratch, m.scratch), vain: max(old.vain, m.vain), onward: max(old.onward, m.onward), open: max(old.open, m.open),
+	}
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"math"
+	"path"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -36,6 +37,49 @@ func TestNeedLearnsFromDecoding(t *testing.T) {
 	}
 }
 
+// What scanners work with is foretold by files' own word, and then as it was found: a Parquet scanner reads the pages of each
+// block, an Arrow one decompresses all of a batch when it begins.
+func TestWorkOfScanners(t *testing.T) {
+	for _, file := range []string{"noise.parquet", "packed.arrow"} {
+		r := one(t, folder(t, map[string]string{"a" + path.Ext(file): file, "b" + path.Ext(file): file}))
+		s := r.newest("d")
+		p := schema.All(s.Schema)
+		blocks := s.Blocks([]int{0})
+		guess := r.Sizes(s, p).Work(blocks)
+		if guess.Open == 0 || guess.Onward < guess.Open || guess.Begin < guess.Onward || blocks.Len() < 2 {
+			t.Errorf("%s: by its own word %+v, %d blocks", file, guess, blocks.Len())
+		}
+		r.apart(s, p, blocks)
+		sizes := r.Sizes(s, p)
+		for _, shard := range []int{0, 1} {
+			found := sizes.Work(s.Blocks([]int{shard}))
+			if found.Open == 0 || found.Onward < found.Open || found.Begin < found.Onward || found.Begin > 2*guess.Begin || guess.Begin > 2*found.Begin ||
+				found.Open > 2*guess.Open || guess.Open > 2*found.Open || (found.Onward == found.Open) != (file == "packed.arrow") {
+				t.Errorf("%s, shard %d: %+v, by its own word %+v", file, shard, found, guess)
+			}
+		}
+	}
+}
+
+// What is asked for a block is by the file's own word, which counts dictionaries too, until all were decoded; what is likely is what
+// was found on the average.
+func TestLikelySizes(t *testing.T) {
+	r := one(t, folder(t, map[string]string{"a.parquet": "doubled.parquet", "b.parquet": "doubled.parquet"}))
+	s := r.newest("d")
+	p := schema.All(s.Schema)
+	sizes, first := r.Sizes(s, p), s.Blocks([]int{0})
+	if b := first.At(0); sizes.Likely(b) != sizes.Frames(b) {
+		t.Errorf("%d bytes are likely before anything was read, %d are asked for", sizes.Likely(b), sizes.Frames(b))
+	}
+	r.apart(s, p, first)
+	for _, shard := range []int{0, 1} {
+		b := s.Blocks([]int{shard}).At(0)
+		if want := frame.Cost(8 * (b.To - b.From)); sizes.Likely(b) != want || sizes.Frames(b) <= want {
+			t.Errorf("shard %d: %d bytes are likely, %d are asked for, of %d", shard, sizes.Likely(b), sizes.Frames(b), want)
+		}
+	}
+}
+
 func TestNeedOfFewColumns(t *testing.T) {
 	r := one(t, folder(t, map[string]string{"a.parquet": "optional.parquet"}))
 	s := r.newest("d")
@@ -62,10 +106,13 @@ func TestMeasures(t *testing.T) {
 	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 2*leastMeasured)
 	ms.scratch(snap, 0, p, 400, false)
 	ms.scratch(snap, 0, p, 0, false)
+	ms.onward(snap, 0, p, 250)
+	ms.onward(snap, 0, p, 200)
+	ms.onward(snap, 0, p, 0)
 	ms.open(snap, 0, p, 300)
 	ms.open(snap, 0, p, 200)
 	ms.open(snap, 0, p, 0)
-	if m := ms.of(snap, 1, p); m != (measure{ratio: 3, scratch: 500, open: 300}) {
+	if m := ms.of(snap, 1, p); m != (measure{ratio: 3, frames: 5 * leastMeasured, words: 2 * leastMeasured, scratch: 500, onward: 250, open: 300}) {
 		t.Errorf("of the dataset: %+v", m)
 	}
 	ms.frames(snap, snapshot.Block{Shard: 0, Bytes: leastMeasured}, p, 1000*leastMeasured)

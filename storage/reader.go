@@ -66,15 +66,16 @@ func (r *Reader) Block(ctx context.Context, b snapshot.Block) ([]*frame.Lease, e
 		r.took.Store = r.clock.Total() - waited
 		r.took.Decode = time.Since(began) - r.took.Store
 	}()
-	if r.scan == nil || b.Shard != r.shard || b.Segment != r.segment || b.From < r.row {
+	onward := r.scan != nil && b.Shard == r.shard && b.Segment == r.segment && b.From >= r.row
+	if !onward {
 		if err := r.seek(ctx, b.Shard, b.Segment); err != nil {
-			r.measure(b.Shard, err)
+			r.measure(b.Shard, false, err)
 			r.learn(err)
 			return nil, err
 		}
 	}
 	leases, err := r.decode(ctx, b)
-	r.measure(r.shard, err)
+	r.measure(r.shard, onward, err)
 	if err != nil {
 		r.learn(err)
 		r.stop()
@@ -101,11 +102,16 @@ func (r *Reader) learn(err error) {
 	}
 }
 
-// measure notes what the decoder took, or asked for in vain. A grant that ever paid for frames is not its alone: windows' pay
-// for several decoders, and tell nothing of one.
-func (r *Reader) measure(shard int, err error) {
-	if !r.mixed {
-		r.store.measures.scratch(r.snap, shard, r.p, r.grant.Peak(), err != nil)
+// measure notes what the decoder took, or asked for in vain, and whether it went on in a segment. A grant that ever paid for
+// frames is not its alone: windows' pay for several decoders, and tell nothing of one.
+func (r *Reader) measure(shard int, onward bool, err error) {
+	if r.mixed {
+		return
+	}
+	peak := r.grant.Peak()
+	r.store.measures.scratch(r.snap, shard, r.p, peak, err != nil)
+	if onward && err == nil {
+		r.store.measures.onward(r.snap, shard, r.p, peak)
 	}
 }
 

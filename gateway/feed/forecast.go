@@ -27,7 +27,7 @@ type Forecast struct {
 // How many epochs a policy may take to find out what suits, and how many are looked at then.
 const (
 	settling = 6
-	foreseen = 2
+	foreseen = 6
 )
 
 // Forecast foresees what so many streams, which together read a walk's plan over and over, find in memory that nobody
@@ -35,14 +35,14 @@ const (
 // plan's own order, and reads nothing.
 func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy string, limit, disk int64) (Forecast, error) {
 	p := f.shape(w)
-	grant, err := f.ledger.Admit(ctx, 2*w.Order.EpochBytes()+cache.ForecastBytes(w.Blocks.Len()))
+	grant, err := f.ledger.Admit(ctx, 2*w.Order.EpochBytes()+cache.ForecastBytes(w.Blocks.Len())+endsBytes(w.Blocks.Len()))
 	if err != nil {
 		return Forecast{}, err
 	}
 	defer grant.Close()
-	c, err := cache.NewForecast(policy, w.again(), w.Blocks.Len(), func(block int) (int64, bool) {
+	c, err := cache.NewForecast(policy, w.again(), w.Blocks.Len(), func(block int) cache.Size {
 		b := w.Blocks.At(block)
-		return p.sizes.Frames(b), p.sizes.InPlace(b)
+		return cache.Size{Bytes: p.sizes.Likely(b), Claim: p.sizes.Frames(b), InPlace: p.sizes.InPlace(b)}
 	})
 	if err != nil {
 		return Forecast{}, err
@@ -59,25 +59,12 @@ func (f *Feed) Forecast(ctx context.Context, w Walk, streams int64, policy strin
 			leading+own, most, budget.ErrTooLarge)
 	}
 	out.Reserved = leading + streams*own
-	// Decoders borrow what they work with, so the last blocks would make others go, and those again others.
-	out.Enough = out.Hot + out.Reserved + max(p.atOnce()*p.scratch(p.need()), p.borrowed(first))
-	c.Give(p.room(out, first))
+	o := p.outlook(c, streams, leading, most-out.Reserved)
+	out.Enough = out.Hot + out.Reserved + o.most()
+	c.Give(max(0, limit-out.Reserved))
 	c.GiveDisk(out.Disk, frame.InPlace(w.Projection.Schema) && out.Hot/int64(max(w.Blocks.Len(), 1)) >= frame.LeastMapped)
-	read := map[string]int64{}
-	for n := range int64(settling + foreseen) {
-		if n == settling {
-			c.Room()
-			clear(read)
-		}
-		if err := p.foresee(ctx, c, first+n, read); err != nil {
-			return Forecast{}, err
-		}
-	}
-	out.Room = c.Room()
-	all := float64(max(read[cache.Memory]+read[cache.Disk]+read[""], 1))
-	out.Hits, out.DiskHits = float64(read[cache.Memory])/all, float64(read[cache.Disk])/all
-	out.Fetched = out.Hot - int64((out.Hits+out.DiskHits)*float64(out.Hot))
-	return out, nil
+	err = o.foresee(ctx, first, &out)
+	return out, err
 }
 
 // dear tells whether blocks of the plan are kept on disk. All its shards are of one format.
@@ -93,39 +80,4 @@ func (p *plan) setAside(limit int64) int64 {
 // atOnce is how many blocks are decoded at a time, at least.
 func (p *plan) atOnce() int64 {
 	return int64(max(p.feed.decoders.Min, p.feed.store.Flying(p.walk.Snapshot)))
-}
-
-// borrowed is the most that scanners were found to take beside what streams have for them: one stays open in each lane of a
-// window whose segment goes on, and has more while it decodes. It is nothing until some of the data was read.
-func (p *plan) borrowed(number int64) int64 {
-	need, lanes := p.need(), int64(0)
-	for range p.stretches(abreast(p.epoch(number), 0)) { // other windows are alike
-		lanes++
-	}
-	return min(lanes, maxOpen)*need.Open + min(p.atOnce(), lanes)*max(need.Peak-need.Open, 0)
-}
-
-// room is what is left to keep blocks in, and to read the next window ahead. A window that holds the epoch is in use until
-// the next epoch has it.
-func (p *plan) room(f Forecast, epoch int64) int64 {
-	left := max(0, f.Limit-f.Reserved)
-	if p.window(epoch) >= f.Hot {
-		return max(left, f.Hot)
-	}
-	return max(0, left-p.borrowed(epoch))
-}
-
-// foresee follows an epoch, and counts the bytes that it reads of blocks that stand for all, by the tier that would have them.
-func (p *plan) foresee(ctx context.Context, c *cache.Forecast, number int64, read map[string]int64) error {
-	for pieces := range windowsOf(p.walk.Order.Epoch(number)) {
-		c.Ahead(len(pieces), func(i int) int { return pieces[i].Block })
-		for _, piece := range pieces {
-			bytes, tier := c.Read(piece.Block)
-			read[tier] += bytes
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

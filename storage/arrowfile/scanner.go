@@ -242,6 +242,17 @@ func Need(sh *snapshot.Shard, segment int, _ *schema.Projection) int64 {
 	return need
 }
 
+// Keeps estimates what of that a scanner keeps from block to block, and what it has at its most when it goes on: what was
+// decompressed when it began, and nothing else.
+func Keeps(sh *snapshot.Shard, segment int, p *schema.Projection) (between, onward int64) {
+	seg := sh.Segments[segment]
+	between = Need(sh, segment, p)
+	if n := inflated(seg.Bytes, codec(seg.Facts.(Batch).Codec)); n > 0 {
+		between += seg.Bytes - n
+	}
+	return between, between
+}
+
 // inflated guesses what buffers decompress to: their fixed-width parts are
 // counted in full already.
 func inflated(n int64, how codec) int64 {

@@ -10,18 +10,32 @@ import (
 type Forecast struct {
 	policy  Policy
 	name    string
-	items   []item // of the blocks that stand for all
-	every   int    // one in so many does
-	bytes   int64  // of those, but for what lies in mapped files
-	inPlace int64  // of those that do
-	room    int64  // for those
-	used    int64
-	coming  int64 // of the room, what blocks take that are read next and are not there
-	least   int64 // of the room without that
+	items   []item  // of the blocks that stand for all
+	claims  []int64 // bytes that are asked for when those are read
+	every   int     // one in so many does
+	bytes   int64   // of those, but for what lies in mapped files
+	inPlace int64   // of those that do
+
+	room     int64 // for those
+	used     int64 // by what is there
+	beside   int64 // of that, what others pay for while they use it
+	aside    int64 // of the room, what is set aside for blocks that are being read
+	borrowed int64 // of the room, what decoders have
+	least    int64 // of the room without what is set aside or borrowed
 
 	below  []bool // those that lie on the disk below
 	left   int64  // bytes that are free there
 	mapped bool   // what lies there is shown from there
+}
+
+// Reading is blocks that are read, and in use, together.
+type Reading struct {
+	forecast *Forecast
+	held     []*item
+	own      bool  // whoever reads pays for what is loaded, until End
+	loaded   int64 // bytes, if so
+	whole    int64 // bytes of the room that were set aside, if not
+	aside    int64 // of those, what is not loaded
 }
 
 // standIns is how many blocks are followed at most.
@@ -29,13 +43,19 @@ const standIns = 1 << 14
 
 // ForecastBytes is the memory that a forecast of so many blocks takes.
 func ForecastBytes(blocks int) int64 {
-	return int64(min(blocks, standIns)) * (int64(unsafe.Sizeof(item{})) + 1)
+	return int64(min(blocks, standIns)) * (int64(unsafe.Sizeof(item{})) + 8 + 1)
 }
 
-// NewForecast makes one of so many blocks, in a cache without room. Of each is told how many bytes it has, and whether it
-// lies in a file that is mapped: of those nothing is kept. Auto is the policy that suits
-// a single plan, which reads each block once an epoch or not.
-func NewForecast(policy string, once bool, blocks int, size func(block int) (bytes int64, inPlace bool)) (*Forecast, error) {
+// Size is what is known of a block: the bytes that it has, those that are asked for before it is read, and whether it lies in a
+// file that is mapped: of those nothing is kept.
+type Size struct {
+	Bytes, Claim int64
+	InPlace      bool
+}
+
+// NewForecast makes one of so many blocks, in a cache without room. Auto is the policy that suits a single plan, which reads
+// each block once an epoch or not.
+func NewForecast(policy string, once bool, blocks int, size func(block int) Size) (*Forecast, error) {
 	if policy == Auto {
 		policy = Adaptive
 		if once {
@@ -47,17 +67,17 @@ func NewForecast(policy string, once bool, blocks int, size func(block int) (byt
 	}
 	f := &Forecast{policy: policies[policy](), name: policy, every: max(1, (blocks+standIns-1)/standIns)}
 	f.items = make([]item, (blocks+f.every-1)/f.every)
-	f.below = make([]bool, len(f.items))
+	f.claims, f.below = make([]int64, len(f.items)), make([]bool, len(f.items))
 	plan := &Plan{}
 	plan.streams.Store(1)
 	for n := range f.items {
 		i := &f.items[n]
 		i.hash = mixed(uint64(n))
 		i.plan.Store(plan)
-		if bytes, inPlace := size(n * f.every); inPlace {
-			f.inPlace += bytes
+		if s := size(n * f.every); s.InPlace {
+			f.inPlace += s.Bytes
 		} else {
-			i.bytes = bytes
+			i.bytes, f.claims[n] = s.Bytes, s.Claim
 		}
 		f.bytes += i.bytes
 	}
@@ -92,47 +112,71 @@ func (f *Forecast) GiveDisk(room int64, mapped bool) {
 	f.left, f.mapped = max(room, 0)/int64(f.every), mapped
 }
 
-// Ahead makes room for what is not there of n blocks that are read next, all together; those that are there stay meanwhile.
-func (f *Forecast) Ahead(n int, block func(i int) int) {
-	var there []*item
-	f.coming = 0
+// Begin begins to read n blocks together. Those that are there stay until End. For the others so much of the room is set aside
+// if that is not more than most, and if what may go makes room for it; else whoever reads them has memory of its own, until End.
+func (f *Forecast) Begin(n int, block func(i int) int, most int64) *Reading {
+	r := &Reading{forecast: f, own: true}
+	var missing int64
 	for at := range n {
 		b := block(at)
 		if b%f.every != 0 {
 			continue
 		}
 		if i := &f.items[b/f.every]; i.list == nil {
-			f.coming += i.bytes
+			missing += f.claims[b/f.every]
 		} else {
-			i.leases.Add(1)
-			there = append(there, i)
+			r.hold(i)
 		}
 	}
-	f.least = min(f.least, f.room-f.coming)
-	f.shrink()
-	for _, i := range there {
-		i.leases.Add(-1)
+	if missing*int64(f.every) <= most {
+		f.aside += missing
+		if f.shrink() {
+			r.own, r.whole, r.aside = false, missing, missing
+		} else {
+			f.aside -= missing
+		}
 	}
+	f.note()
+	return r
 }
 
-// shrink gives up what there is no room for.
-func (f *Forecast) shrink() {
-	for f.used > f.room-f.coming {
+// Own tells whether whoever reads pays for what is loaded.
+func (r *Reading) Own() bool { return r.own }
+
+// Aside is what was set aside for it.
+func (r *Reading) Aside() int64 { return r.whole * int64(r.forecast.every) }
+
+func (r *Reading) hold(i *item) {
+	i.leases.Add(1)
+	r.held = append(r.held, i)
+}
+
+// Borrow lets decoders have so many bytes of the room, in place of what they had.
+func (f *Forecast) Borrow(bytes int64) {
+	f.borrowed = bytes / int64(f.every)
+	f.shrink()
+	f.note()
+}
+
+func (f *Forecast) note() { f.least = min(f.least, f.room-f.aside-f.borrowed) }
+
+// shrink gives up what there is no room for, and tells whether there is room for the rest.
+func (f *Forecast) shrink() bool {
+	for f.used-f.beside > f.room-f.aside-f.borrowed {
 		v := f.policy.Victim()
 		if v == nil {
-			return
+			return false
 		}
 		f.used -= v.bytes
 		f.policy.Remove(v)
 	}
+	return true
 }
 
-// Read reads a block, and tells how many bytes of it count, none unless it stands for others, and which tier would have it;
-// "" is none.
-func (f *Forecast) Read(block int) (bytes int64, tier string) {
-	if block%f.every != 0 {
-		return 0, ""
-	}
+// Read reads a block, and tells how many bytes of it count, none unless it stands for others, and which tier would have it, or
+// the one that stands for it; "" is none.
+func (r *Reading) Read(block int) (bytes int64, tier string) {
+	f := r.forecast
 	n := block / f.every
 	i := &f.items[n]
 	switch {
@@ -140,22 +184,47 @@ func (f *Forecast) Read(block int) (bytes int64, tier string) {
 		tier = Memory
 	case f.below[n]:
 		tier = Disk
-	case i.bytes <= f.left: // it is loaded: so it is written, and then stays, for its plan is in use
+	}
+	if block%f.every != 0 {
+		return 0, tier
+	}
+	if tier == "" && i.bytes <= f.left { // it is loaded: so it is written, and then stays, for its plan is in use
 		f.below[n] = true
 		f.left -= i.bytes
 	}
-	if tier != Memory {
-		f.coming = max(f.coming-i.bytes, 0)
-	}
-	if f.policy.Use(i); tier == Disk && f.mapped {
+	f.policy.Use(i)
+	switch {
+	case tier == Disk && f.mapped:
 		f.policy.Remove(i)
-		return i.bytes, tier
+	case tier != Memory:
+		r.load(i, f.claims[n])
 	}
-	if tier != Memory {
-		f.used += i.bytes
-	}
-	f.shrink()
 	return i.bytes, tier
+}
+
+// load puts a block where there was none, for which so much was asked.
+func (r *Reading) load(i *item, claim int64) {
+	f := r.forecast
+	r.hold(i)
+	f.used += i.bytes
+	if r.own {
+		f.beside += i.bytes
+		r.loaded += i.bytes
+	} else {
+		f.aside -= claim
+		r.aside -= claim
+	}
+}
+
+// End gives back what was read. What was loaded is kept, if there is room.
+func (r *Reading) End() {
+	f := r.forecast
+	for _, i := range r.held {
+		i.leases.Add(-1)
+	}
+	f.aside -= r.aside
+	f.beside -= r.loaded
+	f.shrink()
 }
 
 // mixed makes a hash of a number.

@@ -6,10 +6,22 @@ import (
 	"testing"
 )
 
+// even is what is known of blocks of so many bytes.
+func even(bytes int64) func(int) Size {
+	return func(int) Size { return Size{Bytes: bytes, Claim: bytes} }
+}
+
+// readOne reads a block alone, with memory of its own.
+func (f *Forecast) readOne(block int) (bytes int64, tier string) {
+	r := f.Begin(1, func(int) int { return block }, -1)
+	defer r.End()
+	return r.Read(block)
+}
+
 // foresee reads passes of n blocks, each in an order of its own or always the same, and returns the part that is there in the last ones.
-func foresee(t *testing.T, policy string, n int, c float64, shuffle bool, size func(int) int64) float64 {
+func foresee(t *testing.T, policy string, n int, c float64, shuffle bool, size func(int) Size) float64 {
 	t.Helper()
-	f, err := NewForecast(policy, true, n, func(block int) (int64, bool) { return size(block), false })
+	f, err := NewForecast(policy, true, n, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +34,7 @@ func foresee(t *testing.T, policy string, n int, c float64, shuffle bool, size f
 			order = r.Perm(n)
 		}
 		for _, block := range order {
-			bytes, tier := f.Read(block)
+			bytes, tier := f.readOne(block)
 			if pass < 5 {
 				continue
 			}
@@ -36,11 +48,10 @@ func foresee(t *testing.T, policy string, n int, c float64, shuffle bool, size f
 
 // TestForecastsAreWhatTheFormulaeSay: of as many blocks as are followed, and of more.
 func TestForecastsAreWhatTheFormulaeSay(t *testing.T) {
-	even := func(int) int64 { return 1 << 22 }
-	uneven := func(block int) int64 { return 1<<20 + int64(block%7)<<20 }
+	uneven := func(block int) Size { return Size{Bytes: 1<<20 + int64(block%7)<<20} }
 	for _, n := range []int{2000, 2*standIns + 3} {
 		for _, c := range []float64{0, .1, .5, .9, 1} {
-			for _, size := range []func(int) int64{even, uneven} {
+			for _, size := range []func(int) Size{even(1 << 22), uneven} {
 				lru := 0.
 				if c > 0 && c < 1 {
 					lru = c + (1-c)*math.Log(1-c)
@@ -77,44 +88,80 @@ func TestForecastsAreWhatTheFormulaeSay(t *testing.T) {
 }
 
 // What is read ahead takes room from what is kept, at its most where all of a window is missing, and nothing of what that window
-// finds there.
+// finds there. Where it has memory of its own it takes none, but is kept only as far as there is room.
 func TestForecastsMakeRoomForWhatIsReadAhead(t *testing.T) {
-	begin := func(policy string, blocks, room int) *Forecast {
-		f, err := NewForecast(policy, true, blocks, func(int) (int64, bool) { return 10, false })
+	for _, tt := range []struct {
+		most       int64
+		claim      int64
+		hits, room int64
+	}{
+		{1 << 20, 10, 2, 20}, // the window before is in use while the next one is read
+		{1 << 20, 15, 1, 10}, // as much is set aside as is asked for, until it is known what they take
+		{-1, 15, 4, 40},
+		{29, 15, 4, 40}, // there is not as much as is asked for: it waits for its own
+	} {
+		f, err := NewForecast(Pinned, true, 8, func(int) Size { return Size{Bytes: 10, Claim: tt.claim} })
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Give(int64(10 * room))
-		return f
-	}
-	f := begin(Pinned, 8, 4)
-	for epoch := range 3 {
-		hits := 0
-		for w := range 4 {
-			f.Ahead(2, func(i int) int { return 2*w + i })
-			for block := 2 * w; block < 2*w+2; block++ {
-				if _, tier := f.Read(block); tier == Memory {
-					hits++
+		f.Give(40)
+		for epoch := range int64(3) {
+			hits := int64(0)
+			for w := range 4 {
+				r := f.Begin(2, func(i int) int { return 2*w + i }, tt.most)
+				for block := 2 * w; block < 2*w+2; block++ {
+					if _, tier := r.Read(block); tier == Memory {
+						hits++
+					}
 				}
+				r.End()
+			}
+			if room := f.Room(); room != tt.room || hits != tt.hits && epoch > 0 {
+				t.Errorf("%+v, epoch %d: %d hits, room for %d bytes, with room for 4 blocks and windows of 2", tt, epoch, hits, room)
 			}
 		}
-		if room := f.Room(); room != 20 || hits != 2 && epoch > 0 {
-			t.Errorf("epoch %d: %d hits, room for %d bytes, with room for 4 blocks and windows of 2", epoch, hits, room)
+		if room := f.Room(); room != 40 || f.aside != 0 || f.beside != 0 {
+			t.Errorf("room for %d bytes while nothing is read ahead; %+v", room, f)
 		}
 	}
-	if room := f.Room(); room != 40 {
-		t.Errorf("room for %d bytes while nothing is read ahead", room)
+}
+
+// What is there for a window stays while that is read, whatever the policy, and so does what was loaded for it; what was loaded with
+// memory of its own is given up first thing when there is no room.
+func TestForecastsKeepWhatIsInUse(t *testing.T) {
+	f, err := NewForecast(LRU, true, 4, even(10))
+	if err != nil {
+		t.Fatal(err)
 	}
-	f = begin(LRU, 4, 3)
+	f.Give(30)
 	for block := range 3 {
-		f.Read(block)
+		f.readOne(block)
 	}
-	f.Ahead(2, func(i int) int { return 3 * i })
+	first := f.Begin(2, func(i int) int { return 3 * i }, 10) // 0 is there, 3 is not: 1 goes
+	second := f.Begin(3, func(i int) int { return i }, 10)    // 1 is not: nothing can go for it
+	if first.Own() || first.Aside() != 10 || !second.Own() || second.Aside() != 0 {
+		t.Errorf("%+v, %+v", first, second)
+	}
 	for block, want := range []string{Memory, "", Memory} {
-		if _, tier := f.Read(block); tier != want {
+		if _, tier := second.Read(block); tier != want {
 			t.Errorf("block %d is in %q, not in %q", block, tier, want)
 		}
-		f.Ahead(0, nil)
+	}
+	if _, tier := first.Read(3); tier != "" {
+		t.Errorf("block 3 is in %q", tier)
+	}
+	first.End()
+	second.End()
+	if f.used != 30 || f.aside != 0 || f.beside != 0 {
+		t.Errorf("%+v", f)
+	}
+	f.Borrow(25)
+	if room := f.Room(); f.used != 0 || room != 5 {
+		t.Errorf("%d bytes are there, room for %d beside what is borrowed", f.used, room)
+	}
+	f.Borrow(0)
+	if _, tier := f.readOne(0); tier != "" || f.used != 10 {
+		t.Errorf("it is in %q, %d bytes are there", tier, f.used)
 	}
 }
 
@@ -138,7 +185,7 @@ func TestForecastsOfADisk(t *testing.T) {
 		{LRU, .3, 2, false, .3 + .7*math.Log(.7), .7 - .7*math.Log(.7), .015},
 		{Adaptive, .3, 2, true, .3, .7, .001},
 	} {
-		f, err := NewForecast(tt.policy, true, n, func(int) (int64, bool) { return 1 << 22, false })
+		f, err := NewForecast(tt.policy, true, n, even(1<<22))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +198,7 @@ func TestForecastsOfADisk(t *testing.T) {
 				clear(read)
 			}
 			for _, block := range r.Perm(n) {
-				bytes, tier := f.Read(block)
+				bytes, tier := f.readOne(block)
 				read[tier] += float64(bytes)
 			}
 		}
@@ -164,7 +211,7 @@ func TestForecastsOfADisk(t *testing.T) {
 
 // Of what lies in mapped files nothing is kept or fetched.
 func TestForecastsOfMappedFiles(t *testing.T) {
-	f, err := NewForecast(Pinned, true, 100, func(block int) (int64, bool) { return 1 << 20, block%4 == 0 })
+	f, err := NewForecast(Pinned, true, 100, func(block int) Size { return Size{Bytes: 1 << 20, InPlace: block%4 == 0} })
 	if err != nil || f.Bytes() != 75<<20 || f.InPlace() != 25<<20 {
 		t.Fatal(f.Bytes(), f.InPlace(), err)
 	}
@@ -174,7 +221,7 @@ func TestForecastsOfMappedFiles(t *testing.T) {
 	for range 2 {
 		clear(read)
 		for block := range 100 {
-			bytes, tier := f.Read(block)
+			bytes, tier := f.readOne(block)
 			read[tier] += bytes
 		}
 	}

@@ -118,21 +118,37 @@ func reopen(ctx context.Context, obj *bucket.Object, sh *snapshot.Shard) (*foote
 }
 
 // Need estimates the memory, in bytes, that decoding one block of a segment
-// takes beyond its frames: of each wanted column a dictionary, what is read at
-// once, and the pages of the block, stored and decompressed, the first and last
-// of which have more than is wanted. A dictionary is large where writers put
-// values of many KiB into it, and is then stored and decompressed at once. Columns that arrow-go reads take another
-// page and another copy, since builders double and conversions copy. It is a
-// guess for admission; what is used is charged as it is taken.
+// takes beyond its frames: what Keeps says, and the pages of the block, stored
+// and decompressed, the first and last of which have more than is wanted.
+// Where arrow-go reads columns it takes another copy, since builders double and
+// conversions copy. It is a guess for admission; what is used is charged as it is taken.
 func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
-	const page, floor = 1 << 20, 32 << 10 // what writers aim at; what takes memory however little there is
 	seg := sh.Segments[segment]
-	known, ok := sh.Facts.(*facts)
-	if !ok || seg.Rows == 0 {
+	if _, ok := sh.Facts.(*facts); !ok || seg.Rows == 0 {
 		return 0
 	}
-	var need, leaves int64
 	copies := 2.0
+	for _, foreign := range wanted(sh, p) {
+		if foreign {
+			copies = 3
+		}
+	}
+	return keeps(sh, p) + int64(copies*float64(seg.Bytes)/float64(seg.Blocks())*Share(sh, p))
+}
+
+// Keeps estimates what of that a scanner keeps from block to block, and what it has at its most when it goes on.
+func Keeps(sh *snapshot.Shard, segment int, p *schema.Projection) (between, onward int64) {
+	if onward = Need(sh, segment, p); onward == 0 {
+		return 0, 0
+	}
+	return keeps(sh, p), onward
+}
+
+// keeps is of each wanted column a dictionary, what is read at once, and a page. A dictionary is large where writers put
+// values of many KiB into it, and is then stored and decompressed at once. Columns that arrow-go reads take another page.
+func keeps(sh *snapshot.Shard, p *schema.Projection) (need int64) {
+	const page, floor = 1 << 20, 32 << 10 // what writers aim at; what takes memory however little there is
+	known, leaves := sh.Facts.(*facts), int64(0)
 	for col, foreign := range wanted(sh, p) {
 		c := min(known.chunks[col], page)
 		dict := c
@@ -143,11 +159,9 @@ func Need(sh *snapshot.Shard, segment int, p *schema.Projection) int64 {
 		leaves++
 		if foreign {
 			need += c
-			copies = 3
 		}
 	}
-	block := float64(seg.Bytes) / float64(seg.Blocks())
-	return need + leaves*windowSize(int(leaves), known.remote) + int64(copies*block*Share(sh, p))
+	return need + leaves*windowSize(int(leaves), known.remote)
 }
 
 // Share estimates which part of a shard's decoded bytes the wanted columns are.

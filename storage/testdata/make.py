@@ -31,6 +31,11 @@ big = pa.table({"x": np.arange(2_000_000, dtype=np.int64)})
 pq.write_table(big, out / "big.parquet", row_group_size=2_000_000, use_dictionary=False, compression="none")
 with ipc.new_file(out / "big.arrow", big.schema) as w:
     w.write_table(big)
+noise = pa.table({"x": np.random.default_rng(7).integers(0, 2**62, 2_000_000)})  # which no codec makes smaller
+with ipc.new_file(out / "packed.arrow", noise.schema, options=ipc.IpcWriteOptions(compression="lz4")) as w:
+    w.write_table(noise)
+pq.write_table(noise, out / "noise.parquet", row_group_size=2_000_000)
+pq.write_table(noise, out / "doubled.parquet", row_group_size=100_000)  # each value in a dictionary of its group
 
 ints = pa.array([1, 2, 3], pa.int64())
 required = pa.schema([pa.field("x", pa.int64(), nullable=False)])

@@ -42,6 +42,7 @@ def arrow(dataset, files):
 parquet("segments", [[800], [3, 500, 1], [240, 240]], pad=16384)   # of up to 4 blocks
 parquet("long", [[2400]], pad=16384)                               # one of 10 blocks
 arrow("batches", [[50, 1, 0, 130], [7], [90, 90, 90, 25], [400]])  # a block each
+arrow("alike", [[100] * 10] * 4)                                   # as large as each other, and decoded without other memory
 arrow("one", [[1]])
 
 # Numbers only, a block in each file.
