@@ -193,16 +193,11 @@ func (k keptStats) misses() (n int64) {
 	return n
 }
 
-// halfKept reads shuffled epochs with memory of which, as the gateway foresees, half of the data can stay.
+// halfKept reads shuffled epochs with memory with which, as the gateway foresees, half of the blocks are hits.
 func (s settings) halfKept(ctx context.Context, b *strings.Builder, folder string) error {
-	limit := int64(4 << 30)
-	for range 4 { // what blocks take is known once they were read, and what is read ahead depends on what is there
-		try, err := s.epochs(ctx, folder, limit, 1)
-		if err != nil {
-			return err
-		}
-		f := try[0].foreseen
-		limit += (f.Hot/2 - f.Room) * 8 / 7
+	limit, err := s.halving(ctx, folder)
+	if err != nil {
+		return err
 	}
 	half, err := s.epochs(ctx, folder, limit, 5)
 	if err != nil {
@@ -227,6 +222,44 @@ type epochKept struct {
 	foreseen wire.ForecastMeta
 }
 
+// keptRequest is that of an epoch.
+func keptRequest(folder string, epoch int) string {
+	return fmt.Sprintf(`{"dataset":%q,"shuffle":"window","window_blocks":%d,"batch_size":%d,"epoch":%d}`, filepath.Base(folder), keptWindow, orderBatch, epoch)
+}
+
+// halving is the least memory for which a gateway that has read the data foresees, asked by the command, that half of the blocks
+// are hits.
+func (s settings) halving(ctx context.Context, folder string) (int64, error) {
+	const all, exact = 4 << 30, 256 << 10
+	child, err := s.gateway(ctx, folder, fmt.Sprint(all))
+	if err != nil {
+		return 0, err
+	}
+	defer child.stop()
+	read, err := s.readFrom(ctx, child, folder, 1)
+	if err != nil {
+		return 0, err
+	}
+	low, high := 2*read[0].foreseen.Reserved+64<<20, int64(all) // for streams, decoders and the heap alone
+	for high-low > exact {
+		memory := (low + high) / 2
+		out, err := output(ctx, s.headrace, "plan", "--json", "--server", child.uri, "--request", keptRequest(folder, 0), "--memory", fmt.Sprint(memory))
+		if err != nil {
+			return 0, err
+		}
+		var plan struct{ Forecast wire.ForecastMeta }
+		if err := json.Unmarshal(out, &plan); err != nil {
+			return 0, err
+		}
+		if plan.Forecast.Hits < .5 {
+			low = memory
+		} else {
+			high = memory
+		}
+	}
+	return high, nil
+}
+
 // epochs reads so many epochs, each by a stream of its own, from a gateway with so much memory.
 func (s settings) epochs(ctx context.Context, folder string, limit int64, count int) (all []epochKept, err error) {
 	child, err := s.gateway(ctx, folder, fmt.Sprint(limit))
@@ -234,14 +267,18 @@ func (s settings) epochs(ctx context.Context, folder string, limit int64, count 
 		return nil, err
 	}
 	defer child.stop()
+	return s.readFrom(ctx, child, folder, count)
+}
+
+// readFrom reads so many epochs from a gateway.
+func (s settings) readFrom(ctx context.Context, child *server, folder string, count int) (all []epochKept, err error) {
 	c, err := client.Dial(child.uri, client.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
 	for epoch := range count {
-		request := fmt.Sprintf(`{"dataset":%q,"shuffle":"window","window_blocks":%d,"batch_size":%d,"epoch":%d}`, filepath.Base(folder), keptWindow, orderBatch, epoch)
-		e, err := readEpoch(ctx, c, request)
+		e, err := readEpoch(ctx, c, keptRequest(folder, epoch))
 		if err != nil {
 			return nil, err
 		}
