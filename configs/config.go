@@ -17,19 +17,21 @@ import (
 
 // Config is everything an operator sets. The table of keys says what each value means.
 type Config struct {
-	Listen    string // HOST:PORT or unix:/PATH
-	Admin     string // HOST:PORT
-	Insecure  bool
-	TLS       TLS
-	Memory    int64 // bytes, never 0 after Load
-	Auth      Auth
-	Datasets  []Dataset
-	Refresh   time.Duration
-	Snapshots Snapshots
-	Cache     Cache
-	Tenants   []Tenant // in the order of the file
-	Limits    Limits
-	Telemetry Telemetry
+	Listen string // HOST:PORT or unix:/PATH
+	Admin  string // HOST:PORT
+	// SharedMemory is where clients on the same host ask for it: auto, off, or the path of a socket.
+	SharedMemory string
+	Insecure     bool
+	TLS          TLS
+	Memory       int64 // bytes, never 0 after Load
+	Auth         Auth
+	Datasets     []Dataset
+	Refresh      time.Duration
+	Snapshots    Snapshots
+	Cache        Cache
+	Tenants      []Tenant // in the order of the file
+	Limits       Limits
+	Telemetry    Telemetry
 }
 
 // TLS names the certificate of the gateway; both files or neither.

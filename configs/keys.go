@@ -33,6 +33,11 @@ var keys = []key{
 		at:    func(c *Config) any { return &c.Admin },
 	},
 	{
+		name: "shared_memory", kind: aText, standard: "auto",
+		about: "Where clients on the same host are handed messages in shared memory instead of over the connection: `auto`, `off`, or the path of a socket file, which containers can share as a volume. `auto` is a socket without a file, for all processes in the gateway's network namespace. Linux only.",
+		at:    func(c *Config) any { return &c.SharedMemory },
+	},
+	{
 		name: "insecure", kind: aBool, standard: "false",
 		about: "Allow plaintext, and mode `none`, on addresses that other machines can reach.",
 		at:    func(c *Config) any { return &c.Insecure },

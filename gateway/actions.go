@@ -19,12 +19,16 @@ const statsAction = "headrace.stats"
 // planAction is the action that says what a request means, without its schema and tickets.
 const planAction = "headrace.plan"
 
+// shmAction is the action that offers shared memory to a client on the same host.
+const shmAction = "headrace.shm"
+
 // actions are all that DoAction knows, in the order that ListActions tells.
 var actions = []*flight.ActionType{
 	{Type: flight.CancelFlightInfoActionType, Description: "End the running streams of a FlightInfo. Body: CancelFlightInfoRequest. Its tickets stay redeemable."},
 	{Type: forecastAction, Description: "What a request's epochs will find in memory and on disk, and fetch. Body: {\"request\": {...}, \"limit\": bytes for streams, \"policy\": name, \"disk\": bytes}, the last three if others than the gateway's. Result: JSON."},
 	{Type: planAction, Description: "What a request means: rows, steps, order, memory. Body: a JSON request. Result: the metadata of its FlightInfo, JSON."},
 	{Type: receiptsAction, Description: "What the receipts of all ranks must add up to, epoch by epoch. Body: a JSON request. Result: JSON."},
+	{Type: shmAction, Description: "Shared memory for the messages of one stream, if the caller is on this host. Body: empty. Result: JSON, a socket and the key to show there."},
 	{Type: statsAction, Description: "What the caller's tenant has: streams, memory, what is kept and how often it served. Body: empty. Result: JSON."},
 	{Type: warmAction, Description: "Load what a request will need, as far as memory goes that nobody needs. Body: a JSON request. Results: JSON, one a window."},
 }
@@ -51,6 +55,8 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 		body, err = s.explain(stream.Context(), a.GetBody())
 	case receiptsAction:
 		body, err = s.receipts(stream.Context(), a.GetBody())
+	case shmAction:
+		body, err = s.offer(stream.Context())
 	case statsAction:
 		body, err = s.stats(stream.Context())
 	case warmAction:

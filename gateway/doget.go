@@ -11,6 +11,7 @@ import (
 
 	"github.com/headrace/headrace/gateway/codec"
 	"github.com/headrace/headrace/gateway/feed"
+	"github.com/headrace/headrace/gateway/shm"
 	"github.com/headrace/headrace/gateway/wire"
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage/budget"
@@ -104,10 +105,14 @@ type sender struct {
 	entry   *running
 	encoder *codec.Encoder
 	pulse   pulse
+	ring    *shm.Ring // nil: the client has none
 }
 
 // send sends the schema at once, waits for memory, then sends batch after batch.
 func (s *sender) send(ctx context.Context) error {
+	if s.ring = s.shared(ctx); s.ring != nil {
+		defer s.ring.End()
+	}
 	if err := s.sendMessage(codec.SchemaMessage(schema.Message(s.schema), nil)); err != nil {
 		return err
 	}
@@ -117,6 +122,9 @@ func (s *sender) send(ctx context.Context) error {
 	}
 	defer batches.Close()
 	s.entry.grant.Store(batches.Grant())
+	if s.ring != nil {
+		s.ring.Begin(ctx, batches.Grant())
+	}
 	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, batches.Grant())
 	s.pulse.progress.Store(s.encoder.Progress())
 	_, end := s.Events.Span(ctx, "first batch")
@@ -153,6 +161,11 @@ func (s *sender) patiently(ctx context.Context, do func() error) error {
 	if ended := s.encoder.Progress().Wait(ctx); ended != nil {
 		return ended
 	}
+	if s.ring != nil {
+		if err := s.ring.Spare(); err != nil {
+			return err
+		}
+	}
 	return do()
 }
 
@@ -184,15 +197,24 @@ func (s *sender) sendBatch(ctx context.Context, b *feed.Batch) error {
 			return ctx.Err()
 		}
 		began := time.Now()
-		sent.Bytes += int64(p.body.Size())
-		message := p.body.Message(s.out.Context(), s.batchMeta(b, parts, i).Marshal(), p.piece.Lease.Share())
-		if err := s.sendMessage(message); err != nil {
+		if err := s.sendPart(p, s.batchMeta(b, parts, i).Marshal(), &sent); err != nil {
 			return err
 		}
 		sent.SendWait += time.Since(began)
 	}
 	s.sent(sent)
 	return nil
+}
+
+// sendPart sends a part through memory that the client shares, or over the connection.
+func (s *sender) sendPart(p part, meta []byte, sent *Sent) error {
+	sent.Bytes += int64(p.body.Size())
+	shared, err := s.share(p, meta)
+	if err != nil || shared {
+		sent.Shared += int64(p.body.Size())
+		return err
+	}
+	return s.sendMessage(p.body.Message(s.out.Context(), meta, p.piece.Lease.Share()))
 }
 
 func (s *sender) sendMessage(m *codec.Message) error {

@@ -37,6 +37,7 @@ type Read struct {
 type Sent struct {
 	Rows     int64
 	Bytes    int64         // of its messages
+	Shared   int64         // of these, in shared memory
 	DataWait time.Duration // spent waiting for the store and the decoder
 	SendWait time.Duration // spent waiting for the client
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/headrace/headrace/auth"
 	"github.com/headrace/headrace/gateway/codec"
 	"github.com/headrace/headrace/gateway/feed"
+	"github.com/headrace/headrace/gateway/shm"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/cache"
@@ -41,6 +42,7 @@ type Options struct {
 	// StallTimeout is how long a stream's client may take nothing while others wait for memory; 0 is for ever.
 	StallTimeout time.Duration
 	Decoders     feed.Decoders
+	Shm          *shm.Host // for clients on the same host; nil: there is none
 	Events       Events
 }
 

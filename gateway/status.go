@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headrace/headrace/gateway/codec"
+	"github.com/headrace/headrace/gateway/shm"
 	"github.com/headrace/headrace/gateway/wire"
 	"github.com/headrace/headrace/sampler"
 	"github.com/headrace/headrace/schema"
@@ -58,6 +59,9 @@ var statuses = []struct {
 	{budget.ErrExhausted, codes.Unavailable},
 	{errDraining, codes.Unavailable},
 	{errStalled, codes.Unavailable},
+	{shm.ErrBusy, codes.Unavailable},
+	{shm.ErrGone, codes.Unavailable},
+	{shm.ErrUnsupported, codes.Unimplemented},
 	{bucket.ErrUnreachable, codes.Unavailable},
 	{snapshot.ErrUnsupported, codes.Unimplemented},
 	{bucket.ErrUnversioned, codes.Unimplemented},

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/headrace/headrace/configs"
 	"github.com/headrace/headrace/gateway"
 	"github.com/headrace/headrace/gateway/feed"
+	"github.com/headrace/headrace/gateway/shm"
 	"github.com/headrace/headrace/schema"
 	"github.com/headrace/headrace/storage"
 	"github.com/headrace/headrace/storage/bucket"
@@ -35,6 +38,7 @@ type app struct {
 	disk    *disk.Tier // nil: none
 	cache   *cache.Cache
 	store   *storage.Store
+	shm     *shm.Host // nil: none
 	gateway *gateway.Server
 }
 
@@ -79,10 +83,13 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 		}
 		extra = append(extra, grpc.Creds(creds))
 	}
+	if err := a.share(cfg.SharedMemory); err != nil {
+		return nil, err
+	}
 	a.gateway = gateway.New(gateway.Options{
 		Store: a.store, Pool: a.pool, Ledger: a.ledger, Cache: a.cache, Disk: a.disk, Verifier: who, Policy: auth.ByGrants{},
 		AdmissionTimeout: cfg.Limits.AdmissionTimeout, StallTimeout: cfg.Limits.StallTimeout,
-		Decoders: feed.Decoders(cfg.Cache.Decoders), Events: a.tel.gatewayEvents(),
+		Decoders: feed.Decoders(cfg.Cache.Decoders), Events: a.tel.gatewayEvents(), Shm: a.shm,
 	}, extra...)
 	return a, a.tel.observe(a.pool, a.gateway)
 }
@@ -110,6 +117,25 @@ func (a *app) keep(ctx context.Context, cfg *configs.Config) (err error) {
 	return err
 }
 
+// share offers shared memory: where it is told to, or, if the system has any, under a name that nobody else has.
+func (a *app) share(where string) error {
+	if where == "off" || where == "auto" && !shm.Supported {
+		return nil
+	}
+	if where == "auto" {
+		where = "@headrace-" + rand.Text()
+	}
+	l, err := listen("unix:" + where)
+	if err != nil {
+		return fmt.Errorf("shared_memory: %w", err)
+	}
+	if a.shm, err = shm.New(l.(*net.UnixListener)); err != nil {
+		l.Close()
+		return usageError{fmt.Errorf("shared_memory: %w; off does without", err)}
+	}
+	return nil
+}
+
 // diskEvents are what the cache on disk tells.
 func diskEvents(dir string, log *slog.Logger) disk.Events {
 	return disk.Events{
@@ -127,6 +153,9 @@ func diskEvents(dir string, log *slog.Logger) disk.Events {
 func (a *app) close() {
 	if a.gateway != nil {
 		a.gateway.Close()
+	}
+	if a.shm != nil {
+		a.shm.Close()
 	}
 	if a.disk != nil {
 		a.disk.Close()

@@ -282,12 +282,20 @@ func (t *telemetry) gatewayEvents() gateway.Events {
 // stream counts a stream, and what it sends. Its attributes are put together once, not for every batch.
 func (t *telemetry) stream(ctx context.Context, r gateway.Read) (func(gateway.Sent), func(error)) {
 	ctx = context.WithoutCancel(ctx)
-	set := metric.WithAttributeSet(attribute.NewSet(attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset)))
+	whose := []attribute.KeyValue{attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset)}
+	set := metric.WithAttributeSet(attribute.NewSet(whose...))
+	via := func(what string) []metric.AddOption {
+		return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(whose, attribute.String("via", what))...))}
+	}
+	wire, memory := via("wire"), via("memory")
 	add, record := []metric.AddOption{set}, []metric.RecordOption{set}
 	t.streams.Add(ctx, 1, add...)
 	sent := func(b gateway.Sent) {
 		t.rows.Add(ctx, b.Rows, add...)
-		t.bytes.Add(ctx, b.Bytes, add...)
+		t.bytes.Add(ctx, b.Bytes-b.Shared, wire...)
+		if b.Shared > 0 {
+			t.bytes.Add(ctx, b.Shared, memory...)
+		}
 		t.dataWait.Record(ctx, b.DataWait.Seconds(), record...)
 		t.clientWait.Record(ctx, b.SendWait.Seconds(), record...)
 	}

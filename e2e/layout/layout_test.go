@@ -54,9 +54,10 @@ var imports = map[string][]string{
 	},
 	"gateway/wire":  {},
 	"gateway/codec": {"storage/budget", "storage/frame", "storage/message"},
+	"gateway/shm":   {"storage/budget"},
 	"auth":          {},
 	"gateway": {
-		"auth", "gateway/codec", "gateway/feed", "gateway/gather", "gateway/wire", "sampler", "schema", "storage", "storage/arrowfile",
+		"auth", "gateway/codec", "gateway/feed", "gateway/gather", "gateway/shm", "gateway/wire", "sampler", "schema", "storage", "storage/arrowfile",
 		"storage/bucket", "storage/budget", "storage/cache", "storage/disk", "storage/frame", "storage/parquetfile", "storage/snapshot",
 	},
 	"gateway/client": {"gateway/wire", "schema"},

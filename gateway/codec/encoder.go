@@ -2,8 +2,10 @@ package codec
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/grpc/mem"
@@ -116,6 +118,26 @@ func (b *Body) Message(ctx context.Context, appMetadata []byte, lease *frame.Lea
 		held.leases = append(held.leases, lease)
 	}
 	return newMessage(batchHead(b.header, appMetadata, b.size), b.parts, held, connOf(ctx), b.progress)
+}
+
+// preamble is what an encapsulated message begins with: a mark, and the length of the header that follows, in bytes.
+const preamble = 8
+
+// Whole is the number of bytes of the body as an encapsulated message of an IPC stream.
+func (b *Body) Whole() int { return b.start() + b.size }
+
+// start is where the buffers begin in an encapsulated message that itself begins at a multiple of bufferAlign.
+func (b *Body) start() int { return preamble + len(b.header) + padding(preamble+len(b.header)) }
+
+// Write fills to, which has as many bytes as Whole says, with the encapsulated message.
+func (b *Body) Write(to []byte) {
+	start := b.start()
+	binary.LittleEndian.PutUint32(to, math.MaxUint32)
+	binary.LittleEndian.PutUint32(to[4:], uint32(start-preamble))
+	clear(to[preamble+copy(to[preamble:], b.header) : start])
+	for _, p := range b.parts {
+		start += copy(to[start:], p.data)
+	}
 }
 
 // place puts the buffers one after the other at their offsets. Buffers too small for gRPC to tell their end are copied

@@ -193,6 +193,7 @@ def connect(
     read_timeout: float = 300.0,
     retry_for: float = 300.0,
     tune_malloc: bool = True,
+    shared_memory: bool = True,
 ) -> Client:
     """Returns a client for the gateway at a URI. Nothing is opened before the first call.
 
@@ -205,13 +206,14 @@ def connect(
         retry_for: seconds that a stream tries to go on without progress before it raises `UnavailableError`.
         tune_malloc: lets glibc keep the memory of messages between them, for the whole process; faster, and no
             other C library is touched.
+        shared_memory: lets a gateway on the same host hand batches over in memory that both have mapped.
     """
     if not uri:
         raise HeadraceError("an empty URI")
     address = uri if "://" in uri or uri.startswith("unix:") else f"grpc://{uri}"
     if not address.startswith(_SCHEMES):
         raise HeadraceError(f"cannot connect to {uri}: it must begin with one of {', '.join(_SCHEMES)}")
-    return Client(Connection(address, token, tls_ca, timeout, read_timeout, retry_for, tune_malloc))
+    return Client(Connection(address, token, tls_ca, timeout, read_timeout, retry_for, tune_malloc, shared_memory))
 
 
 def request_of(dataset: str, options: Options) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pyarrow import flight
 
 from headrace.errors import AuthError, HeadraceError, UnavailableError
 
+Headers = list[tuple[bytes, bytes]]
 Token = str | os.PathLike[str] | Callable[[], str] | None
 
 # Gateways answer pings every ten seconds or slower. Two unanswered ones and the connection is given up, so a gateway
@@ -47,6 +48,7 @@ class Connection:
     read_timeout: float
     retry_for: float
     tune_malloc: bool
+    shared_memory: bool
 
     def open(self, holder: object) -> flight.FlightClient:
         """Opens a connection of its own for the holder, so that streams do not share one socket."""
@@ -64,11 +66,12 @@ class Connection:
 
     def call(self, timeout: float | None = None) -> flight.FlightCallOptions:
         """The options of one call: the token as it is now, and a deadline in seconds unless the call is a stream."""
-        headers = []
+        return flight.FlightCallOptions(timeout=timeout, headers=self.headers())
+
+    def headers(self) -> Headers:
+        """The headers of a call: the token as it is now."""
         token = read_token(self.token)
-        if token is not None:
-            headers.append((b"authorization", b"Bearer " + token.encode()))
-        return flight.FlightCallOptions(timeout=timeout, headers=headers)
+        return [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
 
 
 def read_token(token: Token) -> str | None:

@@ -8,7 +8,7 @@ _FED = 0.05
 
 @dataclass
 class Stats:
-    """Where the time went, in seconds, and what came.
+    """Where the time went, in seconds, and what came. `shared` bytes of all came through memory of the same host.
 
     `store`, `decode` and `gateway` are what the gateway waited for: bytes out of the store, its decoder, and else
     (memory, or blocks that another stream was reading), as far as the reader here waited for that. `wire` is the rest
@@ -20,6 +20,7 @@ class Stats:
     batches: int = 0
     rows: int = 0
     bytes: int = 0
+    shared: int = 0
     store: float = 0.0
     decode: float = 0.0
     gateway: float = 0.0

@@ -38,6 +38,7 @@ class StreamingDataset(IterableDataset[Any]):
         timeout: float = 60.0,
         read_timeout: float = 300.0,
         retry_for: float = 300.0,
+        shared_memory: bool = True,
         format: Literal["torch", "arrow"] = "torch",  # noqa: A002  the word that users of other loaders know
         fill: Any = None,
         mask: bool | Sequence[str] = False,
@@ -53,6 +54,7 @@ class StreamingDataset(IterableDataset[Any]):
             timeout: seconds that a call may take that is not a stream.
             read_timeout: seconds that a stream may bring nothing.
             retry_for: seconds that a stream tries to go on.
+            shared_memory: lets a gateway on the same host hand batches over in memory that both have mapped.
             format: `"torch"` for a `Batch` of tensors, `"arrow"` for a `pyarrow.RecordBatch`.
             fill: replaces nulls: a value, or a dict of values by column. Without it and `mask` nulls are an error.
             mask: columns (True: all) that come as `Masked`, with their nulls beside them.
@@ -65,7 +67,13 @@ class StreamingDataset(IterableDataset[Any]):
             raise RequestError(f'format is "torch" or "arrow", not {format!r}')
         self.name = dataset
         self._connection = connect(
-            uri, token=token, tls_ca=tls_ca, timeout=timeout, read_timeout=read_timeout, retry_for=retry_for
+            uri,
+            token=token,
+            tls_ca=tls_ca,
+            timeout=timeout,
+            read_timeout=read_timeout,
+            retry_for=retry_for,
+            shared_memory=shared_memory,
         )._connection
         named = options.get("rank") is not None
         self.rank, self.world_size = ranks.find(options.pop("rank", None), options.pop("world_size", None))
