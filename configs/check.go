@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ func (l *loader) check() {
 	}
 	if c.Admin == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
 		l.problem("admin", "must differ from %s", l.name("listen"))
+	}
+	if s := c.SharedMemory; s != "auto" && s != "off" && !filepath.IsAbs(s) {
+		l.problem("shared_memory", "must be auto, off, or the absolute path of a socket file")
 	}
 	if c.Memory < minMemory {
 		l.problem("memory", "%d bytes are too little; at least 128MiB are needed", c.Memory)

@@ -47,7 +47,7 @@ func TestSample(t *testing.T) {
 	}
 	folder := filepath.Dir(filepath.Dir(c.Auth.Keys[0].File))
 	want := &Config{
-		Listen: "127.0.0.1:8815", Admin: "127.0.0.1:9464", Memory: 8 << 30,
+		Listen: "127.0.0.1:8815", Admin: "127.0.0.1:9464", SharedMemory: "auto", Memory: 8 << 30,
 		Auth: Auth{
 			Mode: "jwt", Issuer: "https://id.example.com", Audience: "headrace", TenantClaim: "tenant", GrantsClaim: "headrace",
 			Keys: []Key{
