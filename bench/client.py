@@ -3,6 +3,8 @@ a request as JSON may stand in its place.
 
 client.py read URI [NAME]          read everything, touch every byte; print
                                    {"seconds", "cpu", "rows", "bytes", "batches", "sum"} as JSON
+client.py shared URI NAME          the same by headrace's own client, in memory that it shares with the gateway
+client.py wired URI NAME           the same without that
 client.py train URI [NAME]         the same, but the sum is one of rows, in whatever order and batches they come
 client.py first URI COUNT [NAME]   on one warm connection, call DoGet COUNT times and wait for the first batch;
                                    print the seconds of each as a JSON list
@@ -56,12 +58,30 @@ def read(uri: str, name: str = "") -> None:
     """Read one stream and report."""
     client = fl.connect(uri)
     ticket = find(client, name)
+    touch_all(lambda: (chunk.data for chunk in client.do_get(ticket)))
+
+
+def shared(uri: str, name: str, *, shared_memory: bool = True) -> None:
+    """Read one stream and report."""
+    import headrace
+
+    with headrace.connect(uri, shared_memory=shared_memory) as client:
+        touch_all(lambda: client.stream(name))
+
+
+def wired(uri: str, name: str) -> None:
+    """Read one stream and report."""
+    shared(uri, name, shared_memory=False)
+
+
+def touch_all(read: Callable[[], Iterable[pa.RecordBatch]]) -> None:
+    """Read batches, touch every byte, and report."""
     total = rows = size = batches = 0
     began, used = time.perf_counter(), cpu()
-    for chunk in client.do_get(ticket):
-        rows += chunk.data.num_rows
-        size += sum(b.size for column in chunk.data.columns for b in column.buffers() if b is not None)
-        total += sum(touch(column) for column in chunk.data.columns)
+    for batch in read():
+        rows += batch.num_rows
+        size += sum(b.size for column in batch.columns for b in column.buffers() if b is not None)
+        total += sum(touch(column) for column in batch.columns)
         batches += 1
     took, used = time.perf_counter() - began, cpu() - used
     report = {"seconds": took, "cpu": used, "rows": rows, "bytes": size, "batches": batches, "sum": total % 2**64}
@@ -190,6 +210,8 @@ def check(uri: str, folder: str, name: str = "") -> None:
 if __name__ == "__main__":
     commands: dict[str, Callable[..., None]] = {
         "read": read,
+        "shared": shared,
+        "wired": wired,
         "train": train,
         "first": first,
         "borders": borders,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,8 @@ type command struct {
 	title string
 	name  string // of its data set; "" if the server has but one
 	line  []string
-	again bool // it is started again for each round
+	again bool   // it is started again for each round
+	way   string // in which clients read; "": as stock ones do
 }
 
 // contestant is one of the servers that are compared; what is measured lies in runs, one for each round.
@@ -41,6 +43,13 @@ func (r reading) gb() float64             { return float64(r.Bytes) / 1e9 }
 func (r reading) throughput() float64     { return r.gb() / r.Seconds }
 func (r reading) clientPerGB() float64    { return r.CPU / r.gb() }
 func (r reading) serverCPUPerGB() float64 { return r.serverCPU / r.gb() }
+
+// by is the same server, read in another way.
+func (c *contestant) by(way, title string) *contestant {
+	other := *c
+	other.way, other.title = way, c.title+", "+title
+	return &other
+}
 
 // headraceServing serves one folder of data as one data set.
 func (s settings) headraceServing(folder string) command {
@@ -124,7 +133,7 @@ func (c *contestant) restart(ctx context.Context) error {
 // race measures reads of the whole data.
 func (s settings) race(ctx context.Context, all []*contestant) error {
 	return interleave(ctx, s.repeats, all, func(c *contestant, warm bool) error {
-		r, err := s.measure(ctx, c, "read")
+		r, err := s.measure(ctx, c, cmp.Or(c.way, "read"))
 		if err == nil && warm {
 			c.runs = append(c.runs, r)
 		}

@@ -4,15 +4,16 @@ torchloop.py LOOP WORKERS SOURCE...    read one pass, print {"seconds", "first",
                                        "batches", "sum"} as JSON: CPU seconds and peak bytes of memory are those of this
                                        process and its workers, first is the time to the first batch
 torchloop.py resume URI NAME           go on in the middle of a pass, print the seconds until the first batch
-torchloop.py share URI NAME            print {"pyarrow", "arrow", "torch"}: microseconds of CPU that small batches take,
-                                       read by pyarrow alone, and as record batches and tensors of a StreamingDataset
+torchloop.py share URI NAME            print {"pyarrow", "arrow", "torch", "shared"}: microseconds of CPU that small
+                                       batches take, read by pyarrow alone, as record batches and tensors of a
+                                       StreamingDataset, and as tensors in shared memory
 torchloop.py convert FORMAT FROM TO    write a folder of Parquet files as FORMAT: arrow, mds, litdata (an index)
 torchloop.py serve FILE                serve its rows, shuffled, from pyarrow's own Flight server; print "listening URI"
 torchloop.py truth FOLDER              print what the sum of its Parquet files' samples must be
 
-LOOP and SOURCE: headrace (Loader) URI NAME; dataloader (headrace in a DataLoader) URI NAME; ready URI NAME;
-mapped FILE; hf FOLDER; litdata FOLDER; mds FOLDER. WORKERS are those of DataLoader; for ready, whether a thread reads
-ahead: 0 or 1.
+LOOP and SOURCE: headrace (Loader) URI NAME; wired (without shared memory) URI NAME; dataloader (headrace in a
+DataLoader) URI NAME; ready URI NAME; mapped FILE; hf FOLDER; litdata FOLDER; mds FOLDER. WORKERS are those of
+DataLoader; for ready, whether a thread reads ahead: 0 or 1.
 """
 
 import importlib
@@ -41,14 +42,19 @@ warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # wh
 COLUMNS = {"x": np.float32, "id": np.int64, "label": np.int32}
 
 
-def headrace(uri: str, name: str, workers: int = 0, state: Any = None) -> Iterable[Any]:
-    """One stream, read by a thread."""
+def headrace(uri: str, name: str, workers: int = 0, state: Any = None, shared_memory: bool = True) -> Iterable[Any]:
+    """One stream."""
     from headrace.torch import Loader, StreamingDataset
 
-    dataset = StreamingDataset(uri, name, batch_size=BATCH, shuffle=True, seed=1)
+    dataset = StreamingDataset(uri, name, batch_size=BATCH, shuffle=True, seed=1, shared_memory=shared_memory)
     if state:
         dataset.load_state_dict(state(dataset))
     return Loader(dataset)
+
+
+def wired(uri: str, name: str, workers: int = 0) -> Iterable[Any]:
+    """One stream, over the wire."""
+    return headrace(uri, name, workers, shared_memory=False)
 
 
 def dataloader(uri: str, name: str, workers: int = 0) -> Iterable[Any]:
@@ -179,6 +185,7 @@ def samples(rows: list[Any]) -> dict[str, torch.Tensor]:
 
 LOOPS: dict[str, Callable[..., Iterable[Any]]] = {
     "headrace": headrace,
+    "wired": wired,
     "dataloader": dataloader,
     "ready": ready,
     "mapped": mapped,
@@ -191,6 +198,7 @@ LOOPS: dict[str, Callable[..., Iterable[Any]]] = {
 # What a loop imports, before its time runs.
 LIBRARIES = {
     "headrace": "headrace.torch",
+    "wired": "headrace.torch",
     "dataloader": "headrace.torch",
     "hf": "datasets",
     "litdata": "litdata",
@@ -213,6 +221,7 @@ def read(loop: str, workers: str, *source: str) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     if loop in LIBRARIES:
         importlib.import_module(LIBRARIES[loop])
+    torch.set_num_threads(1)  # others only spin where processors have other work: no loop is faster with them
     memory = Memory()
     began, used = time.perf_counter(), cpu()
     for batch in LOOPS[loop](*source, workers=int(workers)):
@@ -306,13 +315,14 @@ def share(uri: str, name: str) -> None:
             reader = client.do_get(flight.Ticket(json.dumps({"dataset": name, **request})))
             return sum(1 for _ in iter(lambda: next(reader, None), None))
 
-    def ours(form: Any) -> int:
-        return sum(1 for _ in StreamingDataset(uri, name, format=form, **request))
+    def ours(form: Any, shared: bool) -> int:
+        return sum(1 for _ in StreamingDataset(uri, name, format=form, shared_memory=shared, **request))
 
     ways: dict[str, Callable[[], int]] = {
         "pyarrow": plain,
-        "arrow": lambda: ours("arrow"),
-        "torch": lambda: ours("torch"),
+        "arrow": lambda: ours("arrow", False),
+        "torch": lambda: ours("torch", False),
+        "shared": lambda: ours("torch", True),
     }
     costs: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(5):

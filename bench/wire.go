@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -28,10 +29,11 @@ func streaming(ctx context.Context, s settings) (string, error) {
 		return "", err
 	}
 	defer stop(all)
-	if err := s.race(ctx, all); err != nil {
+	ways := append(slices.Clone(all), all[0].by("shared", "its own client, shared memory"), all[0].by("wired", "its own client, over the wire"))
+	if err := s.race(ctx, ways); err != nil {
 		return "", err
 	}
-	if err := alike(all, "the sum of all bytes", func(r reading) uint64 { return r.Sum }); err != nil {
+	if err := alike(ways, "the sum of all bytes", func(r reading) uint64 { return r.Sum }); err != nil {
 		return "", err
 	}
 	versions, err := s.versions(ctx)
@@ -44,6 +46,8 @@ func streaming(ctx context.Context, s settings) (string, error) {
 	fmt.Fprintf(&b, "%.2f GB in %d messages, %d interleaved rounds, loopback, warm page cache; medians (least–most).\n%s\n\n",
 		first.gb(), first.Batches, s.repeats, versions)
 	compare(&b, all, "throughput ≥ 0.95, CPU ≤ 1.1", "CPU ≤ 0.55")
+	b.WriteString("\nThe same file, read by headrace's own client on the same host:\n\n")
+	compare(&b, append(ways[len(all):], all[0]), "–", "throughput ≥ 2")
 	return b.String(), nil
 }
 
