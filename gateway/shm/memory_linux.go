@@ -41,7 +41,11 @@ func unmap(mem []byte) { _ = unix.Munmap(mem) }
 
 // provide has the system find memory for a part of the file now, when that can still be refused.
 func provide(f *os.File, from, n int64) error {
-	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, n)
+	for {
+		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, n); err != unix.EINTR { // a signal of the runtime's
+			return err
+		}
+	}
 }
 
 // release gives the memory of a part of the file back.

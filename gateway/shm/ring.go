@@ -47,7 +47,7 @@ type Ring struct {
 	file *os.File
 	mem  []byte
 
-	grant  *budget.Grant // of the stream
+	grant  *budget.Grant
 	slots  [Slots]slot
 	free   []int // the last one used comes last: its memory is in the caches
 	unread int   // messages that the client has not taken
@@ -75,7 +75,8 @@ func newRing(h *Host, conn *net.UnixConn) (*Ring, error) {
 	return r, nil
 }
 
-// Begin lets a stream use the ring, whose grant pays for what is used of it. Once ctx ends, nothing waits for the client.
+// Begin lets a stream use the ring; the grant pays for what is used of it, until the client has given that back. Once ctx
+// ends, nothing waits for the client.
 func (r *Ring) Begin(ctx context.Context, g *budget.Grant) {
 	r.grant = g
 	r.ctx = ctx
@@ -91,8 +92,11 @@ func (r *Ring) Put(meta []byte, n int, fill func([]byte)) (done bool, err error)
 	if start+n <= Stride {
 		i, ok, err = r.take(int64(start + n))
 	}
-	if !ok || err != nil {
-		return false, r.failed(errors.Join(err, r.tell(Wire, 0, 0)))
+	if err == nil && !ok {
+		err = r.tell(Wire, 0, 0)
+	}
+	if err != nil || !ok {
+		return false, r.failed(err)
 	}
 	mem := r.mem[i*Stride:][:start+n]
 	copy(mem, meta)
@@ -129,23 +133,32 @@ func (r *Ring) take(n int64) (i int, ok bool, err error) {
 		if err := r.hear(wait); err != nil {
 			return 0, false, err
 		}
-		if i, ok = r.find(n, false); !ok {
-			i, ok = r.find(n, true)
-		}
-		if ok || r.unread == 0 {
+		if i, ok = r.get(n); ok || r.unread == 0 {
 			return i, ok, nil
 		}
 	}
 }
 
+// get takes a free slot that has room for n bytes, or can get it, be it by what other free slots have.
+func (r *Ring) get(n int64) (i int, ok bool) {
+	for _, grow := range []bool{false, true} {
+		if i, ok = r.find(n, grow); ok {
+			return i, true
+		}
+	}
+	r.drop()
+	return r.find(n, true)
+}
+
 // find takes the free slot that was used last and has room for n bytes, or one that can get it.
 func (r *Ring) find(n int64, grow bool) (int, bool) {
 	for at, i := range slices.Backward(r.free) {
-		if r.slots[i].paid < n && !(grow && r.grow(i, n)) {
-			if grow {
-				return 0, false // what one cannot have, no other can
-			}
+		switch {
+		case r.slots[i].paid >= n:
+		case !grow:
 			continue
+		case !r.grow(i, n):
+			return 0, false // what one cannot have, no other can
 		}
 		r.free = slices.Delete(r.free, at, at+1)
 		r.slots[i].out, r.slots[i].unread = true, true
@@ -176,12 +189,11 @@ func (r *Ring) grow(i int, n int64) bool {
 // hear follows what the client has told by now, or waits until it tells more.
 func (r *Ring) hear(wait bool) error {
 	var told [256]byte
-	n, err := 0, error(nil)
-	if wait {
-		n, err = r.conn.Read(told[:])
-	} else {
-		n, err = poll(r.conn, told[:])
+	read := r.conn.Read
+	if !wait {
+		read = func(to []byte) (int, error) { return poll(r.conn, to) }
 	}
+	n, err := read(told[:])
 	for _, b := range told[:n] {
 		if i := int(b &^ taken); i >= Slots || !r.slots[i].out || b&taken != 0 && !r.slots[i].unread {
 			return fmt.Errorf("it told what cannot be: %#x", b)
@@ -214,32 +226,50 @@ func (r *Ring) Spare() error {
 	return r.failed(err)
 }
 
-// End says that the stream uses the ring no more: the client is told so, and what it still uses stays until it gives that back.
+// End says that the stream uses the ring no more: the client is told so. It may still take what it was told of, and what it
+// has not given back stays as it is until it gives that back, or goes.
 func (r *Ring) End() {
-	if r.stop != nil && !r.stop() {
-		r.host.hangUp(r.conn)
+	if r.stop != nil {
+		r.stop()
 	}
 	unmap(r.mem)
 	_ = r.conn.CloseWrite()
 	r.drop()
 	if r.paid == 0 {
-		r.host.hangUp(r.conn)
-		r.file.Close()
+		r.leave(nil)
 		return
 	}
-	r.host.work.Go(func() {
-		for r.paid > 0 && r.hear(true) == nil {
-			r.drop()
+	r.host.work.Go(r.linger)
+}
+
+// linger follows what the client gives back until that is all, or one of both has gone.
+func (r *Ring) linger() {
+	var err error
+	for r.paid > 0 && err == nil {
+		if err = r.hear(true); errors.Is(err, os.ErrDeadlineExceeded) { // for the stream, not for what is left of it
+			err = r.conn.SetDeadline(time.Time{})
 		}
-		r.host.hangUp(r.conn)
+		r.drop()
+	}
+	r.leave(err)
+}
+
+// leave closes the ring. A client that has gone uses nothing any more. When it is the host that goes, the client may: what it
+// uses is its own from then on.
+func (r *Ring) leave(err error) {
+	r.host.hangUp(r.conn)
+	if !errors.Is(err, net.ErrClosed) {
 		for i := range r.slots {
 			if r.slots[i].out {
 				r.note(i, true)
 			}
 		}
 		r.drop()
-		r.file.Close()
-	})
+	}
+	if r.paid > 0 {
+		r.grant.Credit(budget.Batches, r.paid)
+	}
+	r.file.Close()
 }
 
 // drop gives the memory of all free slots back.

@@ -51,6 +51,7 @@ const (
 // Host offers rings on a socket.
 type Host struct {
 	listener  *net.UnixListener
+	patience  time.Duration
 	strangers chan struct{}
 	work      sync.WaitGroup
 
@@ -72,9 +73,13 @@ func New(l *net.UnixListener) (*Host, error) {
 	if !Supported {
 		return nil, ErrUnsupported
 	}
-	h := &Host{listener: l, strangers: make(chan struct{}, maxStrangers), offers: map[string]*offer{}, conns: map[net.Conn]struct{}{}}
+	return host(l, patience), nil
+}
+
+func host(l *net.UnixListener, patience time.Duration) *Host {
+	h := &Host{listener: l, patience: patience, strangers: make(chan struct{}, maxStrangers), offers: map[string]*offer{}, conns: map[net.Conn]struct{}{}}
 	h.work.Go(h.accept)
-	return h, nil
+	return h
 }
 
 // Address is where the socket is: a path, or @ and a name that is no file's.
@@ -90,7 +95,7 @@ func (h *Host) Offer(tenant string) (key string, err error) {
 	if len(h.offers) >= maxOffers || h.closed {
 		return "", ErrBusy
 	}
-	h.offers[key] = &offer{tenant: tenant, expiry: time.AfterFunc(patience, func() {
+	h.offers[key] = &offer{tenant: tenant, expiry: time.AfterFunc(h.patience, func() {
 		if r := h.withdraw(key); r != nil {
 			r.End()
 		}
@@ -133,7 +138,7 @@ func (h *Host) withdraw(key string) *Ring {
 
 // Close ends all connections and waits until what they had was given back. Streams that use rings are to have ended.
 func (h *Host) Close() {
-	h.listener.Close()
+	_ = h.listener.Close()
 	h.mu.Lock()
 	h.closed = true
 	for c := range h.conns {
@@ -163,7 +168,7 @@ func (h *Host) accept() {
 			<-h.strangers
 			time.Sleep(10 * time.Millisecond)
 		case !h.know(conn):
-			conn.Close()
+			_ = conn.Close()
 			<-h.strangers
 		default:
 			h.work.Go(func() {
@@ -194,7 +199,7 @@ func (h *Host) hangUp(c net.Conn) {
 
 // greet sends a ring to whoever shows the key of an offer that nobody has taken up, and to others nothing.
 func (h *Host) greet(conn *net.UnixConn) {
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(h.patience))
 	key := make([]byte, 2*keyBytes)
 	if _, err := io.ReadFull(conn, key); err != nil || !h.stands(string(key)) {
 		h.hangUp(conn)
