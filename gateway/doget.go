@@ -123,7 +123,7 @@ func (s *sender) send(ctx context.Context) error {
 	defer batches.Close()
 	s.entry.grant.Store(batches.Grant())
 	if s.ring != nil {
-		s.ring.Begin(ctx, batches.Grant())
+		defer s.begin(ctx, batches.Grant())()
 	}
 	s.encoder = codec.NewEncoder(compressions[s.request.Compression], s.Pool, batches.Grant())
 	s.pulse.progress.Store(s.encoder.Progress())

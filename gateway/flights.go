@@ -21,6 +21,7 @@ type running struct {
 	flight, tenant string
 	cancel         context.CancelCauseFunc
 	grant          atomic.Pointer[budget.Grant] // of its batches; nil: it waits for memory
+	shared         atomic.Pointer[budget.Grant] // of its ring; nil: it has none
 }
 
 // add registers a stream; the function it returns takes it out again.
@@ -80,6 +81,9 @@ func (f *flights) memory(tenant string) (batches int64, waiting int) {
 		if g := r.grant.Load(); g == nil {
 			waiting++
 		} else {
+			batches += g.Used()
+		}
+		if g := r.shared.Load(); g != nil {
 			batches += g.Used()
 		}
 	}

@@ -99,6 +99,9 @@ func start(t *testing.T, folder string, change ...func(*gateway.Options)) *house
 	t.Cleanup(func() {
 		h.Close()
 		serving.Wait()
+		if h.Shm != nil {
+			h.Shm.Close()
+		}
 		if err := h.Cache.Close(); err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/headrace/headrace/gateway/shm"
+	"github.com/headrace/headrace/storage/budget"
 )
 
 // shmHeader is the header of a DoGet whose messages may lie in shared memory: the key that was shown.
@@ -34,6 +35,15 @@ func (s *Server) shared(ctx context.Context) *shm.Ring {
 		return nil
 	}
 	return s.Shm.Join(keys[0], Tenant(ctx))
+}
+
+// begin lets the ring be used until the returned function is called. What it takes is charged beside what the stream was
+// promised, for a client may keep it as long as it likes.
+func (s *sender) begin(ctx context.Context, promised *budget.Grant) (end func()) {
+	own := promised.Split(0)
+	s.entry.shared.Store(own)
+	s.ring.Begin(ctx, own)
+	return own.Close
 }
 
 // share puts a part into the client's ring. False: it is to go over Flight.
