@@ -361,7 +361,7 @@ client = fl.connect(sys.argv[1])
 info = client.get_flight_info(request(dataset=sys.argv[2]))
 reader = client.do_get(info.endpoints[0].ticket)
 reader.read_chunk()
-assert {a.type for a in client.list_actions()} == {"CancelFlightInfo", "headrace.forecast", "headrace.plan", "headrace.receipts", "headrace.stats", "headrace.warm"}
+assert {a.type for a in client.list_actions()} == {"CancelFlightInfo", "headrace.forecast", "headrace.plan", "headrace.receipts", "headrace.shm", "headrace.stats", "headrace.warm"}
 
 def field(n, b):  # a length-delimited protobuf field
     size, out = len(b), bytes([n << 3 | 2])

@@ -15,6 +15,8 @@
 //
 // In a slot lie the metadata, and from the next multiple of 64 the message as in an IPC stream.
 //
+// What a client uses is not touched until it gives that back or closes its end of the socket, even when the stream has ended.
+//
 // No ring serves two streams, for whoever had its descriptor may read it for as long as it likes. The file cannot be cut
 // short, so a client can take nothing away under the gateway; it can write into its own messages, which the gateway never
 // reads again.
