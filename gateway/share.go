@@ -42,6 +42,7 @@ func (s *Server) shared(ctx context.Context) *shm.Ring {
 func (s *sender) begin(ctx context.Context, promised *budget.Grant) (end func()) {
 	own := promised.Split(0)
 	s.entry.shared.Store(own)
+	s.pulse.ring.Store(s.ring)
 	s.ring.Begin(ctx, own)
 	return own.Close
 }

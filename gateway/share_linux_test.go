@@ -414,6 +414,9 @@ func TestClientsThatKeepWhatTheyRead(t *testing.T) {
 						others = append(others, g)
 					}
 				}
+				if n == 2 {
+					time.Sleep(100 * time.Millisecond) // the stream comes to wait for messages to be taken
+				}
 				m, err := r.next(stream)
 				if errors.Is(err, io.EOF) {
 					break
@@ -458,6 +461,40 @@ func TestManyWithRings(t *testing.T) {
 	}
 	readers.Wait()
 	await(t, func() bool { return h.ledger.Stats().Used[budget.Batches] == 0 })
+}
+
+// A client that takes what it is told of, however slowly, goes on whoever waits, even if it gives nothing back.
+func TestSlowStreamWithARingIsNotStalled(t *testing.T) {
+	h := start(t, large(t), sharing(t), func(o *gateway.Options) { o.StallTimeout = 400 * time.Millisecond })
+	r := h.ring(t, "t")
+	stream := h.stream(t, r, `{"dataset": "d"}`)
+	if !r.joined() {
+		t.Fatal("not joined")
+	}
+	await(t, func() bool { return h.ledger.Stats().Used[budget.Batches] > 24<<20 })
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _, _ = h.ledger.Admit(ctx, h.ledger.Most()) })
+	var err error
+	for range 6 {
+		var m message
+		if m, err = r.next(stream); err != nil {
+			break
+		}
+		r.tell(m.slot | 0x80)
+		time.Sleep(h.StallTimeout / 3)
+	}
+	cancel()
+	waiting.Wait()
+	for err == nil {
+		var m message
+		if m, err = r.next(stream); m.slot != 0xff {
+			r.tell(m.slot | 0x80)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
 }
 
 // What lies in a ring is its tenant's.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/gateway/codec"
+	"github.com/headrace/headrace/gateway/shm"
 )
 
 // pulse tells whether a stream moves. The sender keeps it, the call's own goroutine looks at it.
@@ -13,6 +14,7 @@ type pulse struct {
 	sending  atomic.Bool  // waits for the client
 	sent     atomic.Int64 // messages
 	progress atomic.Pointer[codec.Progress]
+	ring     atomic.Pointer[shm.Ring]
 }
 
 // beats is a number that changes as long as the client takes what it is sent.
@@ -20,6 +22,9 @@ func (p *pulse) beats() int64 {
 	n := p.sent.Load()
 	if progress := p.progress.Load(); progress != nil {
 		n += progress.Freed()
+	}
+	if ring := p.ring.Load(); ring != nil {
+		n += ring.Told()
 	}
 	return n
 }

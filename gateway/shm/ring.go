@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/storage/budget"
@@ -52,6 +53,7 @@ type Ring struct {
 	free   []int // the last one used comes last: its memory is in the caches
 	unread int   // messages that the client has not taken
 	paid   int64 // bytes, of all slots
+	told   atomic.Int64
 
 	ctx  context.Context // of the stream
 	stop func() bool     // ends the watch over ctx; nil: no stream has begun
@@ -199,9 +201,13 @@ func (r *Ring) hear(wait bool) error {
 			return fmt.Errorf("it told what cannot be: %#x", b)
 		}
 		r.note(int(b&^taken), b&taken == 0)
+		r.told.Add(1)
 	}
 	return err
 }
+
+// Told is how often the client has told of a slot, as far as the stream knows. It may be called by any goroutine.
+func (r *Ring) Told() int64 { return r.told.Load() }
 
 // note notes that the client has taken a slot's message, or has given the slot back.
 func (r *Ring) note(i int, back bool) {
