@@ -233,7 +233,8 @@ func (r *Ring) Spare() error {
 }
 
 // End says that the stream uses the ring no more: the client is told so. It may still take what it was told of, and what it
-// has not given back stays as it is until it gives that back, or goes.
+// has not given back stays as it is. Once the client has gone, or the host closes, that is paid for no more, but nobody takes
+// it away: the client, or a process that was forked from it, may still read it.
 func (r *Ring) End() {
 	if r.stop != nil {
 		r.stop()
@@ -242,7 +243,7 @@ func (r *Ring) End() {
 	_ = r.conn.CloseWrite()
 	r.drop()
 	if r.paid == 0 {
-		r.leave(nil)
+		r.close()
 		return
 	}
 	r.host.work.Go(r.linger)
@@ -257,21 +258,12 @@ func (r *Ring) linger() {
 		}
 		r.drop()
 	}
-	r.leave(err)
+	r.close()
 }
 
-// leave closes the ring. A client that has gone uses nothing any more. When it is the host that goes, the client may: what it
-// uses is its own from then on.
-func (r *Ring) leave(err error) {
+// close lets go of the memory and of the client.
+func (r *Ring) close() {
 	r.host.hangUp(r.conn)
-	if !errors.Is(err, net.ErrClosed) {
-		for i := range r.slots {
-			if r.slots[i].out {
-				r.note(i, true)
-			}
-		}
-		r.drop()
-	}
 	if r.paid > 0 {
 		r.grant.Credit(budget.Batches, r.paid)
 	}
