@@ -64,8 +64,8 @@ class Reader:
             self._joined = bool(self._get())  # nothing comes before that
         shared = None if self._ring is None else self._ring.read(self._schema)
         if shared is not None:
-            batch, text, size = shared
-            return batch, _parse(text.decode()), size, True
+            batch, text = shared
+            return batch, _parse(text.decode()), batch.get_total_buffer_size(), True
         batch, metadata, size = self._get()
         self._taken += size + _EACH
         self._wake()
@@ -77,9 +77,12 @@ class Reader:
             came = self._came.get(timeout=self._limit)
         except queue.Empty:
             raise TimeoutError from None
-        if isinstance(came, BaseException):
+        if not isinstance(came, BaseException):
+            return came
+        try:
             raise came
-        return came
+        finally:
+            del came  # else it and this frame keep each other, and the ring, until the collector comes
 
     def close(self) -> None:
         """Cancels what is left of the call; its connection is closed once the thread has noticed."""
@@ -129,7 +132,8 @@ class Reader:
                 self._came.put((batch, chunk.app_metadata, size))
             self._came.put(StopIteration())  # for whoever waits while another thread closes
         except BaseException as error:
-            self._came.put(error)
+            # Without this frame, which holds what holds the error.
+            self._came.put(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
         finally:
             if self._ring is not None:
                 self._ring.end()

@@ -7,6 +7,7 @@ import mmap
 import os
 import socket
 import struct
+import threading
 from typing import Self
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ _ALIGN = 64
 _TAKEN = 0x80  # with a slot's number: its message was taken; without, the slot is given back
 _TELL = 4  # events that are told at once
 
-_PATIENCE = 5.0  # seconds that the gateway may take to hand the memory over
+_PATIENCE = 2.0  # seconds that the gateway may take for each step of handing the memory over: it takes no milliseconds
 HEADER = b"headrace-shm"
 
 _forks = 0  # of this process
@@ -36,6 +37,18 @@ def _count_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_count_fork)
+
+
+class _Link(socket.socket):
+    """A connection that ends when nothing refers to it any more."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:  # the one that is inherited warns
+        try:
+            self.close()
+        except AttributeError:
+            return  # it was never made, for want of descriptors
 
 
 class Ring:
@@ -59,6 +72,8 @@ class Ring:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         self._came = b""  # notices that were not looked at yet
         self._told = bytearray()  # events that the gateway does not know of yet
+        self._telling = threading.Lock()  # held by whoever tells it
+        self._ended = False
 
     @classmethod
     def join(cls, client: flight.FlightClient, options: flight.FlightCallOptions, limit: float) -> Self | None:
@@ -69,18 +84,20 @@ class Ring:
             (answer,) = client.do_action(flight.Action("headrace.shm", b""), options)
             offer = json.loads(answer.body.to_pybytes())
             return cls._connect(offer["socket"], offer["key"], limit)
-        except (pa.ArrowException, OSError, ValueError):
+        except Exception:  # whoever answers may answer anything
             return None  # the stream itself will tell if anything is wrong with the gateway
 
     @classmethod
     def _connect(cls, address: str, key: str, limit: float) -> Self:
-        link = socket.socket(socket.AF_UNIX)
+        link = _Link(socket.AF_UNIX)
         descriptors: list[int] = []
         try:
-            link.settimeout(_PATIENCE)
+            link.settimeout(min(_PATIENCE, limit / 8))  # the stream itself has to come within the limit, too
             link.connect("\0" + address[1:] if address.startswith("@") else address)
             link.sendall(key.encode())
-            greeting, descriptors, _, _ = socket.recv_fds(link, _GREETING.size, 1)
+            greeting, descriptors, _, _ = socket.recv_fds(
+                link, _GREETING.size, 1, getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            )
             if len(greeting) != _GREETING.size or len(descriptors) != 1:
                 raise OSError("no memory was handed over")
             magic, stride, slots = _GREETING.unpack(greeting)
@@ -96,13 +113,17 @@ class Ring:
 
     def joined(self) -> bool:
         """Whether the stream whose schema has come uses the ring."""
+        limit = self._link.gettimeout()
+        self._link.settimeout(0)  # with any other, Python waits for something to come, whatever the flags
         try:
-            return self._link.recv(1, socket.MSG_DONTWAIT) == _JOINED
+            return self._link.recv(1) == _JOINED
         except OSError:
             return False
+        finally:
+            self._link.settimeout(limit)
 
-    def read(self, schema: pa.Schema) -> tuple[pa.RecordBatch, bytes, int] | None:
-        """Returns the next message, its metadata and its bytes; None if Flight has it, or the reason why there is none.
+    def read(self, schema: pa.Schema) -> tuple[pa.RecordBatch, bytes] | None:
+        """Returns the next message and its metadata; None if Flight has it, or the reason why there is none.
 
         The record batch lies in the slot, which is given back when nothing refers to its memory any more.
 
@@ -120,16 +141,14 @@ class Ring:
         memory = pa.foreign_buffer(self._address + first + start, size, base=_Slot(self, slot))
         batch = pa.ipc.read_record_batch(pa.ipc.read_message(memory), schema)
         self._tell(slot | _TAKEN)
-        return batch, self._memory[first : first + meta], size
+        return batch, self._memory[first : first + meta]
 
     def end(self) -> None:
         """Lets a thread that reads wait no longer for messages when it has had those that are there."""
+        self._ended = True
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_RD)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_link"):
-            self._link.close()
+        self._flush()
 
     def _receive(self) -> bool:
         """Waits for notices; False when there are no more."""
@@ -154,14 +173,23 @@ class Ring:
     def give_back(self, slot: int) -> None:
         """Notes, in any thread, that a slot is in use no more."""
         self._told.append(slot)
+        if self._ended:  # nobody will read on and tell
+            self._flush()
 
     def _flush(self) -> None:
-        """Tells the gateway; if it has gone, it wants nothing back."""
-        told = bytes(self._told)
-        del self._told[: len(told)]
-        if told:
-            with contextlib.suppress(OSError):
-                self._link.sendall(told)
+        """Tells the gateway; if it has gone, it wants nothing back.
+
+        Two threads at once would mix up the order. Nobody waits for the other, for a slot may be given back anywhere,
+        also while this very thread tells; whoever tells looks again for what was added meanwhile.
+        """
+        while self._told and self._telling.acquire(blocking=False):
+            try:
+                told = bytes(self._told)
+                del self._told[: len(told)]
+                with contextlib.suppress(OSError):
+                    self._link.sendall(told)
+            finally:
+                self._telling.release()
 
 
 class _Slot:

@@ -148,8 +148,8 @@ class Stream(Iterator[pa.RecordBatch]):
             if meta["wait_us"]:
                 waits.append(meta)
             batch = self._take(data, meta)
-            self._stats.shared += size if shared else 0
         self._count(batch.num_rows, size, asked, waits)
+        self._stats.shared += size if shared else 0
         return batch
 
     def __enter__(self) -> Self:
