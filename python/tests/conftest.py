@@ -48,6 +48,7 @@ class Served:
     """A real gateway, in a process of its own."""
 
     uri: str
+    admin: str
     child: subprocess.Popen[str]
 
     @property
@@ -77,7 +78,8 @@ def launch(binary: str, *args: str | os.PathLike[str], listen: str = "127.0.0.1:
     command = [binary, "serve", *(os.fspath(arg) for arg in args), "--listen", listen, "--admin", "127.0.0.1:0"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert child.stdout is not None
-    server = Served(child.stdout.readline().removeprefix("listening ").strip(), child)
+    uri, admin = (child.stdout.readline().partition(" ")[2].strip() for _ in range(2))
+    server = Served(uri, admin, child)
     assert server.uri, "the gateway did not start"
     return server
 
