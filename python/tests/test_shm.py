@@ -183,7 +183,10 @@ def test_messages_that_fit_no_slot_come_over_flight_in_turn(server: Served) -> N
             lengths += [len(blob.as_buffer()) >> 20 for blob in batch["blob"]]
             shared.append(stream.stats().shared)
     assert lengths == [10, 70, 1, 30, 66, 66, 0, 5]
-    assert [after > before for before, after in itertools.pairwise(shared)] == [n < 65 for n in lengths]
+    came = [after > before for before, after in itertools.pairwise(shared)]
+    assert came[:3] == [True, False, True]
+    # Of the others, those that fit need not: the slot of a large one may be in use for as long as the gateway has no other.
+    assert not any(slot for slot, n in zip(came, lengths, strict=True) if n > 65)
 
 
 @pytest.mark.parametrize("end", ["left open", "closed", "closed early", "drained", "killed"])
