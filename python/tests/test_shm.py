@@ -185,7 +185,7 @@ def test_messages_that_fit_no_slot_come_over_flight_in_turn(server: Served) -> N
     assert lengths == [10, 70, 1, 30, 66, 66, 0, 5]
     came = [after > before for before, after in itertools.pairwise(shared)]
     assert came[:3] == [True, False, True]
-    # Of the others, those that fit need not: the slot of a large one may be in use for as long as the gateway has no other.
+    # Of the others, those that fit need not: a large one's slot may be in use for as long as the gateway has no other.
     assert not any(slot for slot, n in zip(came, lengths, strict=True) if n > 65)
 
 
@@ -219,7 +219,7 @@ def test_what_is_given_back_after_the_end_is_had_back(own: Served, early: bool) 
     assert stream.stats().shared > 0
     most = used(own)["batches"]
     del batches[1:]
-    wait_until(lambda: 0 < used(own)["batches"] <= most // 5)
+    wait_until(lambda: 0 < used(own)["batches"] <= most // 2)  # what nobody took counts too
     assert mark(batches[0]) == first
     del batches, stream
     wait_until(lambda: used(own)["batches"] == 0)
@@ -323,6 +323,7 @@ def test_many_streams_leave_nothing(own: Served) -> None:
     with headrace.connect(own.uri) as client, warnings.catch_warnings():
         warnings.simplefilter("error")
         client.datasets()
+        gc.collect()  # what other tests left
         before, there = left("self"), left(gateway)
         for number in range(200):
             stream = client.stream("many", batch_size=100)
@@ -333,7 +334,7 @@ def test_many_streams_leave_nothing(own: Served) -> None:
                 batches.append(batches)  # for the collector to find
             del stream, batches
         gc.collect()
-        wait_until(lambda: left("self") == before)
+        wait_until(lambda: all(now <= then for now, then in zip(left("self"), before, strict=True)))
         wait_until(lambda: left(gateway) == there)
         wait_until(lambda: used(own)["batches"] == 0)
 

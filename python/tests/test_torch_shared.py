@@ -22,10 +22,7 @@ from headrace.torch import Loader, StreamingDataset
 
 ROWS, STEP = 1200, 8  # far more steps than a ring has slots
 
-pytestmark = [
-    pytest.mark.usefixtures("quick"),
-    pytest.mark.skipif(sys.platform != "linux", reason="memory can be handed over on Linux alone"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory can be handed over on Linux alone")
 
 
 @pytest.fixture(scope="module")
