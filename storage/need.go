@@ -102,6 +102,14 @@ func (s *Sizes) Likely(b snapshot.Block) int64 {
 	return frame.Cost(int64(math.Ceil(min(float64(min(b.Bytes, absurd))*m.frames/m.words, absurd))))
 }
 
+// Scratch returns what decoding one block takes beyond its frames, in bytes.
+func (s *Sizes) Scratch(b snapshot.Block) int64 {
+	sh := s.snap.Shards[b.Shard]
+	_, work := extra(s.fit(b.Shard), s.p, sh.Segments[b.Segment])
+	scratch, _ := s.measures.of(s.snap, b.Shard, s.p).decoder(min(formats[sh.Format].need(sh, b.Segment, s.p), absurd) + work)
+	return scratch
+}
+
 // InPlace tells whether a block is shown where it lies in a mapped file, as far as the files tell: such blocks are not
 // fetched, and none of them is kept.
 func (s *Sizes) InPlace(b snapshot.Block) bool {

@@ -18,7 +18,9 @@
 // they are needed. So no client can keep memory from another one's stream, and no set of streams can block each other.
 //
 // What a scanner works with is lent while nobody waits for memory, so that it may stay open from window to window; else
-// the memory of the window pays, and a block that needs more than that is decoded in the ledger's large slot.
+// the memory of the window pays, and a block that needs more than that is decoded in the ledger's large slot. One that reads
+// from a store begins when what it is expected to need is there, for what it fetched is lost if it fails: blocks of a window
+// wait for each other, and scanners that are not in use give up their places.
 package feed
 
 import (

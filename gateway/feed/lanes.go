@@ -18,6 +18,9 @@ import (
 type lanes struct {
 	mu   sync.Mutex
 	open []*lane // who was used last comes last
+
+	working int           // scanners of a store that work with a loan
+	ended   chan struct{} // closed when one of them has ended that; nil: nobody waits
 }
 
 // lane is a scanner that stands at a row of its segment.
@@ -56,13 +59,13 @@ const maxOpen = 256
 func (p *plan) read(ctx context.Context, t *turn, b snapshot.Block, grant *budget.Grant, of *load) ([]*frame.Lease, error) {
 	ctx = t.under(ctx)
 	if l := p.lanes.take(b, p.reach(b)); l != nil {
-		if leases, err := p.follow(ctx, l, b, grant, of); !outgrown(err) {
+		if leases, err := p.lend(ctx, t, l, b, grant, of); !outgrown(err) {
 			return leases, err
 		}
 	}
 	if !of.modest {
 		loan, revoked := p.feed.ledger.Loan()
-		if leases, err := p.follow(ctx, p.scanner(b, loan, revoked), b, grant, of); !outgrown(err) {
+		if leases, err := p.lend(ctx, t, p.scanner(b, loan, revoked), b, grant, of); !outgrown(err) {
 			return leases, err
 		}
 	}
@@ -117,6 +120,9 @@ func (p *plan) follow(ctx context.Context, l *lane, b snapshot.Block, grant *bud
 	}()
 	l.reader.ChargeTo(grant)
 	leases, err = l.reader.Block(ctx, b)
+	if l.wanted != nil {
+		l.grant.Expect(0)
+	}
 	of.took(l.reader.Took())
 	l.row = b.To
 	keep = err == nil && l.row < p.rows(b)

@@ -238,13 +238,14 @@ func (a *ahead) take(f *fetched) bool {
 	return true
 }
 
-// begin fetches f if it is idle. If it is needed, other pieces make room.
+// begin fetches f if it is idle. If it is needed, other pieces make room; for memory
+// that is scarce only those that were read do, for the others would be fetched again.
 func (a *ahead) begin(f *fetched, needed bool) bool {
 	if f.done != nil {
 		return true
 	}
 	for a.bytes+f.Len > a.most {
-		if !needed || !a.evict() {
+		if !needed || !a.evict(false) {
 			break
 		}
 	}
@@ -252,7 +253,7 @@ func (a *ahead) begin(f *fetched, needed bool) bool {
 		return false
 	}
 	bytes, free, err := a.memory(int(f.Len))
-	for err != nil && needed && a.evict() {
+	for err != nil && needed && a.evict(true) {
 		bytes, free, err = a.memory(int(f.Len))
 	}
 	if err != nil {
@@ -284,11 +285,11 @@ func (a *ahead) give(f *fetched, r Range) {
 }
 
 // evict drops the piece that was not read for longest, if there is one that
-// nobody reads or waits for.
-func (a *ahead) evict() bool {
+// nobody reads or waits for; of those only that were read, or of all.
+func (a *ahead) evict(read bool) bool {
 	var oldest *fetched
 	for _, f := range a.pieces {
-		if f.users > 0 || !f.there() {
+		if f.users > 0 || !f.there() || read && !f.gone {
 			continue
 		}
 		if oldest == nil || f.used < oldest.used {

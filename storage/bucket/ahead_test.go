@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,6 +196,38 @@ func TestAheadWithoutMemoryReadsAsItIsAsked(t *testing.T) {
 		t.Errorf("asked for %v", c.asked)
 	}
 	must(t, a.Close())
+}
+
+// Where memory is scarce, what was fetched and is still to be read does not make room for what is read before it.
+func TestAheadKeepsWhatIsStillToBeRead(t *testing.T) {
+	o, c, data := far(t, 20<<20)
+	for _, again := range []bool{false, true} {
+		var l ledger
+		l.most.Store(2*piece + 1)
+		c.asked = nil
+		a := o.Ahead(t.Context(), Reading{Ranges: []Range{{0, 20 << 20}}, Memory: l.give, Again: again})
+		read := func(off, n int64) {
+			t.Helper()
+			p := make([]byte, n)
+			must(t, a.ReadAt(t.Context(), p, off))
+			if !bytes.Equal(p, data[off:off+n]) {
+				t.Error("other bytes came")
+			}
+		}
+		read(0, 1000)           // and what comes after
+		read(3*piece, 1000)     // there is no memory for it
+		read(1000, piece-1000)  // the first piece was read
+		read(piece, piece-1000) // the next one is still there
+		read(3*piece, 1000)     // in the place of the first one
+		read(2*piece-1000, 1000)
+		must(t, a.Close())
+		slices.SortFunc(c.asked, func(x, y Range) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(x.Len, y.Len)) })
+		for _, twice := range []int64{0, piece} {
+			if n := len(slices.DeleteFunc(slices.Clone(c.asked), func(r Range) bool { return r.Off != twice })); n != 1 {
+				t.Errorf("again %v: %v", again, c.asked)
+			}
+		}
+	}
 }
 
 func TestAheadTellsErrorsToThoseWhoReadThem(t *testing.T) {

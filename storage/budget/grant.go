@@ -16,6 +16,7 @@ type Grant struct {
 	slot     int64 // held as the large slot
 	used     int64
 	needed   int64 // of used, what decoders cannot do without
+	expected int64 // that needed will come to: what a loan holds for it
 	peak     int64 // the most of that that they asked for
 	closed   bool
 
@@ -48,7 +49,7 @@ func (g *Grant) charge(k Kind, n int64, heap bool) error {
 	if k.needed() {
 		g.peak = max(g.peak, g.needed+n)
 	}
-	if growth := g.growth(n); growth > 0 && !g.extend(k, n) {
+	if growth := g.growth(k, n); growth > 0 && !g.extend(k, n) {
 		if !g.loan && growth <= l.Most()-l.firm {
 			l.revoke(growth) // too late for this one, in time for the next
 		}
@@ -72,8 +73,14 @@ func (g *Grant) use(k Kind, n int64) {
 	})
 }
 
-// growth is how much the grant has to grow to be charged n more bytes.
-func (g *Grant) growth(n int64) int64 { return max(g.used+n-g.lent-g.slot-g.firm(), 0) }
+// growth is how much the grant has to grow to be charged n more bytes of k, beside what is expected.
+func (g *Grant) growth(k Kind, n int64) int64 {
+	needed := g.needed
+	if k.needed() {
+		needed += n
+	}
+	return max(g.used+n+max(g.expected-needed, 0)-g.lent-g.slot-g.firm(), 0)
+}
 
 // grow tells whether the grant may be charged n bytes of k beyond what it holds, at once.
 func (g *Grant) grow(k Kind, n int64) bool {
@@ -86,26 +93,26 @@ func (g *Grant) grow(k Kind, n int64) bool {
 
 // extend is grow for n bytes to be charged; what is only kept makes room.
 func (g *Grant) extend(k Kind, n int64) bool {
-	if growth := g.growth(n); g.grow(k, growth) {
+	if growth := g.growth(k, n); g.grow(k, growth) {
 		return true
 	} else if !g.ledger.quiet() || !g.ledger.reclaim(growth) {
 		return false
 	}
-	return !g.closed && (g.growth(n) == 0 || g.grow(k, g.growth(n))) // the lock was not held for a moment
+	return !g.closed && (g.growth(k, n) == 0 || g.grow(k, g.growth(k, n))) // the lock was not held for a moment
 }
 
 // firm is what the grant holds for good, the large slot not counted.
 func (g *Grant) firm() int64 { return max(g.admitted, g.used-g.lent-g.slot) }
 
 // change lets f change the grant and keeps the ledger's sums in step. What is
-// lent and no longer in use goes.
+// lent and neither in use nor expected to be goes.
 func (g *Grant) change(f func()) {
 	l := g.ledger
 	had := g.lent
 	l.firm -= g.firm()
 	l.lent -= had
 	f()
-	g.lent = min(g.lent, g.used)
+	g.lent = min(g.lent, g.used+max(g.expected-g.needed, 0))
 	if had > 0 && g.lent == 0 {
 		l.loans = slices.DeleteFunc(l.loans, func(o *Grant) bool { return o == g })
 	}
@@ -164,7 +171,7 @@ func (g *Grant) Pass(k Kind, n int64, to *Grant) bool {
 	if !g.loan {
 		g.use(k, -n) // to may need just these bytes
 	}
-	if growth := to.growth(n); to.closed || growth > 0 && !to.grow(k, growth) {
+	if growth := to.growth(k, n); to.closed || growth > 0 && !to.grow(k, growth) {
 		if !g.loan {
 			g.use(k, n)
 		}
@@ -236,7 +243,7 @@ func (g *Grant) Close() {
 	}
 	l.open--
 	g.closed = true
-	g.change(func() { g.admitted = 0 })
+	g.change(func() { g.admitted, g.expected = 0, 0 })
 	g.vacate()
 	l.serve()
 }

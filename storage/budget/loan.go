@@ -13,6 +13,32 @@ func (l *Ledger) Loan() (g *Grant, revoked <-chan struct{}) {
 	return g, g.revoked
 }
 
+// Expect has a loan hold as much as its decoder will need in all, if that is free
+// at once and nobody waits, and tells whether it does; what is only kept makes
+// room. Expect(0) ends it: what is held is what is charged.
+func (g *Grant) Expect(n int64) bool {
+	l := g.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.expected = n
+	ok := g.growth(Scratch, 0) == 0 || g.extend(Scratch, 0)
+	if !ok {
+		g.expected = 0
+	}
+	g.change(func() {})
+	l.serve()
+	return ok
+}
+
+// Plenty tells whether half of all memory is spare, n more bytes not counted:
+// then some may be taken for what may turn out not to be needed.
+func (g *Grant) Plenty(n int64) bool {
+	l := g.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spare()-n >= l.limit/2
+}
+
 // All below runs under the ledger's lock.
 
 // lend gives g n more bytes that may be wanted back.

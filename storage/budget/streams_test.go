@@ -270,3 +270,95 @@ func (w *world) inOrder() {
 		last = s.admitted
 	}
 }
+
+// A loan holds what its decoder is expected to need, also before it does.
+func TestLoansHoldWhatIsExpected(t *testing.T) {
+	l := New(Options{Limit: 100, Large: 20})
+	loan, _ := l.Loan()
+	other, _ := l.Loan()
+	if !loan.Expect(60) || loan.Expect(101) || !loan.Expect(60) || other.Expect(41) {
+		t.Fatalf("%+v", l.Stats())
+	}
+	charge := func(g *Grant, k Kind, n int64, ok bool) {
+		t.Helper()
+		if err := g.Charge(k, n); (err == nil) != ok {
+			t.Errorf("%d bytes of %s: %v, with %+v", n, k, err, l.Stats())
+		}
+	}
+	charge(loan, Input, 50, true)
+	if s := l.Stats(); s.Lent != 60 {
+		t.Errorf("%+v", s)
+	}
+	charge(loan, Ahead, 10, true) // comes on top
+	charge(other, Input, 31, false)
+	charge(other, Input, 30, true)
+	charge(loan, Scratch, 11, false)
+	charge(loan, Scratch, 10, true)
+	loan.Credit(Input, 50)
+	if s := l.Stats(); s.Lent != 100 || loan.Used() != 20 {
+		t.Errorf("%+v", s)
+	}
+	loan.Expect(0)
+	if s := l.Stats(); s.Lent != 50 || s.Reserved != 50 {
+		t.Errorf("%+v", s)
+	}
+	if !loan.Plenty(0) || loan.Plenty(1) {
+		t.Errorf("%+v", l.Stats())
+	}
+	if !loan.Expect(60) {
+		t.Errorf("%+v", l.Stats())
+	}
+	loan.Close()
+	loan.Credit(Ahead, 10)
+	loan.Credit(Scratch, 10)
+	other.Credit(Input, 30)
+	other.Close()
+	empty(t, l)
+}
+
+// What is only kept makes room for what is expected, and counts as spare; who waits in line takes a loan back with it.
+func TestExpectedMemoryGoesBefore(t *testing.T) {
+	l := New(Options{Limit: 100})
+	var k *Keeper
+	k = l.Keep(func(n int64) int64 {
+		n = min(n, k.Grant().Used())
+		k.Grant().Credit(Frames, n)
+		return n
+	})
+	if err := k.Grant().Charge(Frames, 100); err != nil {
+		t.Fatal(err)
+	}
+	loan, revoked := l.Loan()
+	if !loan.Plenty(50) || !loan.Expect(40) || k.Grant().Used() != 60 {
+		t.Fatalf("%+v", l.Stats())
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if g, err := l.Admit(t.Context(), 100); err == nil {
+			g.Close()
+		}
+	}()
+	for served := false; !served; {
+		select {
+		case <-k.Wake():
+			k.Repay()
+		case <-revoked:
+			if loan.Expect(50) {
+				t.Error("it grows though it is wanted back")
+			}
+			loan.Close()
+			served = true
+		}
+	}
+	for done := false; !done; {
+		select {
+		case <-k.Wake():
+			k.Repay()
+		case <-ended:
+			done = true
+		}
+	}
+	k.Close()
+	empty(t, l)
+}

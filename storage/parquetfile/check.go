@@ -29,6 +29,7 @@ type chunk struct {
 	unencoded   int64 // bytes of its byte arrays, 0 if not said
 	codec       compress.Compression
 	dictPages   int   // 1 if there is a dictionary
+	dictSize    int64 // of its page, as far as the footer tells
 	index       int64 // where its offset index is in the file
 	indexSize   int64 // 0: it has none
 }
@@ -158,7 +159,7 @@ func (f *footer) chunk(rg, col int) chunk {
 		codec: compress.Compression(m.Codec),
 	}
 	if d := m.GetDictionaryPageOffset(); d > 0 && d < k.start {
-		k.start, k.dictPages = d, 1
+		k.start, k.dictPages, k.dictSize = d, 1, k.start-d
 	}
 	c := f.meta.RowGroups[rg].Columns[col]
 	if c.OffsetIndexOffset != nil && c.OffsetIndexLength != nil {
@@ -213,10 +214,7 @@ func (f *footer) chunkBytes(rg, col int) int64 {
 // dictBytes says how large a chunk's dictionary is as stored, with its header; 0 if the footer does not tell of one.
 func (f *footer) dictBytes(rg, col int) int64 {
 	k := f.chunk(rg, col)
-	if k.dictPages == 0 {
-		return 0
-	}
-	return min(max(f.meta.RowGroups[rg].Columns[col].MetaData.DataPageOffset-k.start, 0), k.size)
+	return min(k.dictSize, k.size)
 }
 
 // fixedWidth returns the bytes that a value of the type has, 0 if that varies

@@ -49,3 +49,13 @@ func (l *leafReader) ahead(n int64) error {
 	}
 	return l.input.fill(want)
 }
+
+// rest keeps no more of what was read than what the next rows need: it may be long until they are asked for.
+func (s *Scanner) rest() {
+	if !s.source.obj.Remote() {
+		return
+	}
+	for _, l := range s.own() {
+		l.rest()
+	}
+}

@@ -57,6 +57,7 @@ func (s *Scanner) openOwn(f *footer, c *column, from *pqarrow.SchemaField) error
 		chunk := f.chunk(s.group, col)
 		l := &leafReader{rows: s.rows, marks: s.marks.get(s.group, col)}
 		l.input = input{source: s.source, pool: s.pool, grant: s.grant, at: chunk.start, end: chunk.end, step: windowSize(s.wanted, s.source.obj.Remote())}
+		l.long = max(l.step, min(16<<20/int64(s.wanted), aBlock))
 		l.col, l.chunk, l.inflater, l.limit = col, chunk, &s.inflate, s.page
 		l.init(f.meta.Schema.Column(col))
 		return l
@@ -245,10 +246,11 @@ func bufferSize(n int) int64 {
 }
 
 // windowSize is how many bytes of a column we read at once: of an object in a
-// store not so few that the round trip is what takes time.
+// store not so few that the round trip is what takes time, and for few columns a
+// page of 1 MiB, which most writers aim at and go a little beyond.
 func windowSize(n int, remote bool) int64 {
 	if remote {
-		return min(max(8<<20/int64(max(n, 1)), 256<<10), 1<<20)
+		return min(max(8<<20/int64(max(n, 1)), 256<<10), 1<<20+64<<10)
 	}
 	return bufferSize(n)
 }
@@ -338,6 +340,7 @@ func (s *Scanner) Next(ctx context.Context, g *budget.Grant, rows int64) (leases
 		}
 		return nil, err
 	}
+	s.rest()
 	return leases, nil
 }
 

@@ -160,14 +160,25 @@ func (l *leafReader) jump(n int) (int, error) {
 	if i == 0 || l.marks[i-1].at <= l.at {
 		return n, nil
 	}
+	m := l.marks[i-1]
 	if l.number == 0 { // the dictionary comes first
+		if err := l.reach(m.at); err != nil {
+			return 0, err
+		}
 		if err := l.readFirst(); err != nil {
 			return 0, err
 		}
 	}
-	m := l.marks[i-1]
 	l.at, l.seen, l.number, l.row = m.at, m.values, m.number, m.row
 	return int(to - m.row), l.startLists()
+}
+
+// reach fetches the dictionary alone if what comes next lies far behind it, at a place in the file: what is between is not needed.
+func (l *leafReader) reach(at int64) error {
+	if size := l.chunk.dictSize; l.source.obj.Remote() && size > 0 && size < at-l.at-aBlock {
+		return l.fetch(size)
+	}
+	return nil
 }
 
 // readFirst reads the first page if it is a dictionary.
@@ -254,6 +265,11 @@ func (l *leafReader) stay(h page) error {
 // countPage reads the page h and counts the rows that begin in it, without
 // decompressing more than it has to.
 func (l *leafReader) countPage(h page) (rows int, fresh bool, err error) {
+	if l.source.obj.Remote() { // each read is a round trip, and every page behind is read, too
+		step := l.step
+		l.step = l.long
+		defer func() { l.step = step }()
+	}
 	p, err := l.read(h)
 	if err != nil {
 		return 0, false, err

@@ -21,6 +21,7 @@ type input struct {
 	at     int64 // in the file, the next byte
 	end    int64 // of the chunk
 	step   int64 // bytes to read at once
+	long   int64 // and where all that comes is needed
 	window *window
 }
 
@@ -106,6 +107,44 @@ func (in *input) fill(n int64) error {
 	}
 	fresh.n = size
 	return nil
+}
+
+// fetch shows n bytes from here on, no more, and has nothing read ahead.
+func (in *input) fetch(n int64) error {
+	region, err := in.pool.Alloc(in.grant, budget.Input, int(n))
+	if err != nil {
+		return err
+	}
+	in.close()
+	in.window = &window{region: region, from: in.at, users: 1}
+	if err := in.source.refill(region.Bytes(), in.at); err != nil {
+		return err
+	}
+	in.window.n = n
+	return nil
+}
+
+// rest gives back the memory that is not needed to keep what was read and not yet used.
+func (in *input) rest() {
+	w := in.window
+	if w == nil || w.users > 1 {
+		return
+	}
+	left := w.from + w.n - in.at
+	if left <= 0 || in.at < w.from {
+		in.close()
+		return
+	}
+	if 2*left > int64(len(w.region.Bytes())) {
+		return
+	}
+	region, err := in.pool.Alloc(in.grant, budget.Input, int(left))
+	if err != nil {
+		return // it stays as it is
+	}
+	copy(region.Bytes(), w.region.Bytes()[in.at-w.from:w.n])
+	w.release()
+	in.window = &window{region: region, from: in.at, n: left, users: 1}
 }
 
 func (in *input) close() {
