@@ -97,11 +97,7 @@ func (h *Host) Offer(tenant string) (key string, err error) {
 	if len(h.offers) >= maxOffers || h.closed {
 		return "", ErrBusy
 	}
-	h.offers[key] = &offer{tenant: tenant, expiry: time.AfterFunc(h.patience, func() {
-		if r := h.withdraw(key); r != nil {
-			r.End()
-		}
-	})}
+	h.offers[key] = &offer{tenant: tenant, expiry: time.AfterFunc(h.patience, func() { h.expire(key) })}
 	return key, nil
 }
 
@@ -125,10 +121,27 @@ func (h *Host) Join(key, tenant string) *Ring {
 	return r
 }
 
+// expire ends an offer that nobody has come back to, unless Close does.
+func (h *Host) expire(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	if r := h.remove(key); r != nil {
+		h.work.Go(r.End)
+	}
+}
+
 // withdraw ends an offer and returns its ring if it had one.
 func (h *Host) withdraw(key string) *Ring {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.remove(key)
+}
+
+// remove is withdraw under the lock.
+func (h *Host) remove(key string) *Ring {
 	o := h.offers[key]
 	if o == nil {
 		return nil
@@ -193,10 +206,10 @@ func (h *Host) know(c net.Conn) bool {
 
 // hangUp ends a connection.
 func (h *Host) hangUp(c net.Conn) {
-	c.Close()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.conns, c)
+	delete(h.conns, c) // first: whoever sees the end of the connection finds it gone
+	h.mu.Unlock()
+	c.Close()
 }
 
 // greet sends a ring to whoever shows the key of an offer that nobody has taken up, and to others nothing.
