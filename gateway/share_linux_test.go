@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"regexp"
 	"sync"
@@ -35,7 +36,7 @@ func sharing(t *testing.T) func(*gateway.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := shm.New(l)
+	host, err := shm.New(l, math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func newApp(ctx context.Context, cfg *configs.Config, mounts []storage.Mount, lo
 		}
 		extra = append(extra, grpc.Creds(creds))
 	}
-	if err := a.share(cfg.SharedMemory); err != nil {
+	if err := a.share(cfg.SharedMemory, limit/4); err != nil {
 		return nil, err
 	}
 	a.gateway = gateway.New(gateway.Options{
@@ -117,8 +117,9 @@ func (a *app) keep(ctx context.Context, cfg *configs.Config) (err error) {
 	return err
 }
 
-// share offers shared memory: where it is told to, or, if the system has any, under a name that nobody else has.
-func (a *app) share(where string) error {
+// share offers shared memory: where it is told to, or, if the system has any, under a name that nobody else has. All clients
+// together get no more than most bytes of it.
+func (a *app) share(where string, most int64) error {
 	if where == "off" || where == "auto" && !shm.Supported {
 		return nil
 	}
@@ -129,7 +130,7 @@ func (a *app) share(where string) error {
 	if err != nil {
 		return fmt.Errorf("shared_memory: %w", err)
 	}
-	if a.shm, err = shm.New(l.(*net.UnixListener)); err != nil {
+	if a.shm, err = shm.New(l.(*net.UnixListener), most); err != nil {
 		l.Close()
 		return usageError{fmt.Errorf("shared_memory: %w; off does without", err)}
 	}

@@ -176,16 +176,32 @@ func (r *Ring) grow(i int, n int64) bool {
 	page := int64(os.Getpagesize())
 	n = (n + page - 1) / page * page
 	more := n - s.paid
-	if r.paid+more > max(most, few*n) || r.grant.Charge(budget.Batches, more) != nil {
+	if r.paid+more > max(most, few*n) || !r.pay(more) {
 		return false
 	}
 	if provide(r.file, int64(i)*Stride+s.paid, more) != nil {
-		r.grant.Credit(budget.Batches, more)
+		r.credit(more)
 		return false
 	}
 	s.paid += more
-	r.paid += more
 	return true
+}
+
+// pay charges the grant, within what all rings may take.
+func (r *Ring) pay(n int64) bool {
+	if r.host.paid.Add(n) > r.host.most || r.grant.Charge(budget.Batches, n) != nil {
+		r.host.paid.Add(-n)
+		return false
+	}
+	r.paid += n
+	return true
+}
+
+// credit gives n bytes back.
+func (r *Ring) credit(n int64) {
+	r.grant.Credit(budget.Batches, n)
+	r.host.paid.Add(-n)
+	r.paid -= n
 }
 
 // hear follows what the client has told by now, or waits until it tells more.
@@ -233,8 +249,8 @@ func (r *Ring) Spare() error {
 }
 
 // End says that the stream uses the ring no more: the client is told so. It may still take what it was told of, and what it
-// has not given back stays as it is. Once the client has gone, or the host closes, that is paid for no more, but nobody takes
-// it away: the client, or a process that was forked from it, may still read it.
+// has not given back stays as it is, also when the host closes. It has gone when it has closed its socket, it and all
+// processes that were forked from it, so that none is left who reads.
 func (r *Ring) End() {
 	if r.stop != nil {
 		r.stop()
@@ -258,6 +274,11 @@ func (r *Ring) linger() {
 		}
 		r.drop()
 	}
+	if !errors.Is(err, net.ErrClosed) { // it was the client, which may have the file mapped and not pay
+		for i := range r.slots {
+			r.empty(i)
+		}
+	}
 	r.close()
 }
 
@@ -265,7 +286,7 @@ func (r *Ring) linger() {
 func (r *Ring) close() {
 	r.host.hangUp(r.conn)
 	if r.paid > 0 {
-		r.grant.Credit(budget.Batches, r.paid)
+		r.credit(r.paid)
 	}
 	r.file.Close()
 }
@@ -273,13 +294,16 @@ func (r *Ring) close() {
 // drop gives the memory of all free slots back.
 func (r *Ring) drop() {
 	for _, i := range r.free {
-		s := &r.slots[i]
-		if s.paid > 0 {
-			release(r.file, int64(i)*Stride, s.paid)
-			r.grant.Credit(budget.Batches, s.paid)
-			r.paid -= s.paid
-			s.paid = 0
-		}
+		r.empty(i)
+	}
+}
+
+// empty gives the memory of a slot back.
+func (r *Ring) empty(i int) {
+	if s := &r.slots[i]; s.paid > 0 {
+		release(r.file, int64(i)*Stride, s.paid)
+		r.credit(s.paid)
+		s.paid = 0
 	}
 }
 

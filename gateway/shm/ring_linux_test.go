@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"path/filepath"
@@ -39,7 +40,7 @@ func startPatient(t testing.TB, limit int64, patience time.Duration) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{Host: host(l, patience), ledger: budget.New(budget.Options{Limit: limit})}
+	h := &house{Host: host(l, math.MaxInt64, patience), ledger: budget.New(budget.Options{Limit: limit})}
 	t.Cleanup(func() {
 		h.Close()
 		if s := h.ledger.Stats(); s.Reserved != 0 || s.Grants != 0 || len(h.offers) != 0 || len(h.conns) != 0 {
@@ -598,6 +599,49 @@ func TestWhatIsUsedOutlivesTheStream(t *testing.T) {
 }
 
 // What a client uses when the gateway goes is the client's.
+// What a client still has mapped when it closes its socket is paid for by nobody, so it is there no more.
+func TestAClientThatGoesKeepsNoMemory(t *testing.T) {
+	h := start(t, 1<<30)
+	r, c := h.ring(t)
+	for range 3 {
+		put(t, r, "m", bytesOf(1, 1<<20))
+		c.taken(t, c.next(t))
+	}
+	r.End()
+	if c.blocks(t) < 3<<20 {
+		t.Fatal("the client has nothing")
+	}
+	c.conn.Close()
+	await(t, "the memory", func() bool { return h.charged() == 0 && c.blocks(t) == 0 })
+}
+
+func TestAllRingsTogetherTakeSoMuch(t *testing.T) {
+	h := start(t, 1<<30)
+	h.most = 5 << 20
+	message := bytesOf(1, 2<<20)
+	first, c := h.ring(t)
+	second, d := h.ring(t)
+	for i, want := range []struct {
+		ring *Ring
+		c    *client
+		slot bool
+	}{{first, c, true}, {second, d, true}, {first, c, false}, {second, d, false}} {
+		if got := put(t, want.ring, "m", message); got != want.slot {
+			t.Errorf("message %d: in a slot %v, want %v", i, got, want.slot)
+		}
+		if n := want.c.next(t); want.slot {
+			want.c.taken(t, n)
+		}
+	}
+	second.End()
+	d.close()
+	await(t, "room", func() bool { return h.paid.Load() < 4<<20 })
+	if !put(t, first, "m", message) {
+		t.Error("what one ring gave back another cannot have")
+	}
+	first.End()
+}
+
 func TestWhatIsUsedOutlivesTheHost(t *testing.T) {
 	h := start(t, 1<<30)
 	r, c := h.ring(t)

@@ -29,6 +29,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -53,6 +54,8 @@ const (
 // Host offers rings on a socket.
 type Host struct {
 	listener  *net.UnixListener
+	most      int64
+	paid      atomic.Int64 // bytes, by all rings
 	patience  time.Duration
 	strangers chan struct{}
 	work      sync.WaitGroup
@@ -70,16 +73,17 @@ type offer struct {
 	expiry *time.Timer
 }
 
-// New offers rings on a listener, which the host closes.
-func New(l *net.UnixListener) (*Host, error) {
+// New offers rings on a listener, which the host closes. All together they take no more than most bytes, for clients may keep
+// what they use of them as long as they like.
+func New(l *net.UnixListener, most int64) (*Host, error) {
 	if !Supported {
 		return nil, ErrUnsupported
 	}
-	return host(l, patience), nil
+	return host(l, most, patience), nil
 }
 
-func host(l *net.UnixListener, patience time.Duration) *Host {
-	h := &Host{listener: l, patience: patience, strangers: make(chan struct{}, maxStrangers), offers: map[string]*offer{}, conns: map[net.Conn]struct{}{}}
+func host(l *net.UnixListener, most int64, patience time.Duration) *Host {
+	h := &Host{listener: l, most: most, patience: patience, strangers: make(chan struct{}, maxStrangers), offers: map[string]*offer{}, conns: map[net.Conn]struct{}{}}
 	h.work.Go(h.accept)
 	return h
 }
