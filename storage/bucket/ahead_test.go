@@ -81,6 +81,13 @@ func (l *ledger) give(n int) ([]byte, func(), error) {
 	}, nil
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAheadFetchesEverythingOnceInLargePieces(t *testing.T) {
 	const n = 20 << 20
 	o, c, data := far(t, n)

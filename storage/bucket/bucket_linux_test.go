@@ -42,13 +42,6 @@ func put(t *testing.T, path, content string) {
 	must(t, os.Chtimes(path, old, old))
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func list(t *testing.T, b *Bucket, prefix string) (keys []string, all map[string]Attrs) {
 	t.Helper()
 	all = map[string]Attrs{}
