@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import runpy
+import signal
 import socket
 import sys
 import time
@@ -123,16 +124,18 @@ class Job:
         return self.logs[0].read_text().count("step")
 
     def kill_after(self, steps: int) -> None:
-        """Kills both, once the first has taken so many steps."""
+        """Kills both and all that they started, as when a container ends, once the first has taken so many steps."""
         while self.steps() < steps:
             assert all(rank.is_alive() for rank in self.ranks)
             time.sleep(0.005)
         for rank in self.ranks:
-            rank.kill()
+            assert rank.pid is not None
+            os.killpg(rank.pid, signal.SIGKILL)  # a worker and the process that forks workers keep each other alive
             rank.join()
 
 
 def train(uri: str, checkpoint: str, rank: int, port: int, log: str) -> None:
+    os.setsid()
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     sys.argv = ["ddp", uri, checkpoint]
     with open(log, "w") as out, contextlib.redirect_stdout(out):
