@@ -20,8 +20,9 @@ type borders struct {
 	Late    float64 // the part of the others that came later than three times Behind: what the machine does to any batch
 }
 
-// epochBorders reads one stream without end over borders, at the pace of a client that touches every byte.
-func (s settings) epochBorders(ctx context.Context, folder string) (b borders, err error) {
+// epochBorders reads one stream without end over borders, at the pace of a client that touches every byte; client is what
+// client.py calls it.
+func (s settings) epochBorders(ctx context.Context, folder, client string) (b borders, err error) {
 	gateway, err := launch(ctx, s.headraceServing(folder))
 	if err != nil {
 		return b, err
@@ -34,7 +35,7 @@ func (s settings) epochBorders(ctx context.Context, folder string) (b borders, e
 		return b, err
 	}
 	gateway[0].name = string(request)
-	out, err := s.client(ctx, gateway[0], "borders", fmt.Sprint(borderCount))
+	out, err := s.client(ctx, gateway[0], client, fmt.Sprint(borderCount))
 	if err != nil {
 		return b, err
 	}
@@ -59,17 +60,24 @@ func (s settings) readyMade(ctx context.Context, file string) (b borders, err er
 }
 
 // text tells whether the first batches of epochs come as others do, and as others of a server that only sends.
-func (b borders) text(ready borders) string {
-	late := 0
-	for _, wait := range b.First {
-		if wait > 3*b.Behind {
-			late++
-		}
-	}
+func (b borders) text(ready, shared borders) string {
+	late := b.late()
 	return fmt.Sprintf("One stream without end over %d borders of epochs: batches came %.2f ms after the one before was used, one in twenty\n"+
 		"after more than %.2f, one in a hundred after more than %.2f, the last of all after %.1f; the first of an epoch after %s.\n"+
 		"Later than 3 times the %.2f: %d of the %d first ones, wanted 0; %.1f %% of the others. pyarrow's C++ server, which has the\n"+
-		"same batches ready: %.2f ms, %.2f, %.2f, %.1f; %.1f %% later than 3 times the %.2f.\n",
+		"same batches ready: %.2f ms, %.2f, %.2f, %.1f; %.1f %% later than 3 times the %.2f. headrace's own client in shared memory:\n"+
+		"%.2f ms, %.2f, %.2f, %.1f; %d of its first ones later than 3 times the %.2f, and %.1f %% of the others.\n",
 		len(b.First), 1e3*b.Usual, 1e3*b.Behind, 1e3*b.Far, 1e3*b.Longest, milliseconds(b.First), 1e3*b.Behind, late, len(b.First), 100*b.Late,
-		1e3*ready.Usual, 1e3*ready.Behind, 1e3*ready.Far, 1e3*ready.Longest, 100*ready.Late, 1e3*ready.Behind)
+		1e3*ready.Usual, 1e3*ready.Behind, 1e3*ready.Far, 1e3*ready.Longest, 100*ready.Late, 1e3*ready.Behind,
+		1e3*shared.Usual, 1e3*shared.Behind, 1e3*shared.Far, 1e3*shared.Longest, shared.late(), 1e3*shared.Behind, 100*shared.Late)
+}
+
+// late counts the first batches that came later than three times Behind.
+func (b borders) late() (n int) {
+	for _, wait := range b.First {
+		if wait > 3*b.Behind {
+			n++
+		}
+	}
+	return n
 }

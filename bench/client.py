@@ -12,6 +12,7 @@ client.py borders URI COUNT [NAME] read over so many borders of epochs, touch ev
                                    were waited for, {"first": [after each border]} and of the others {"usual": median,
                                    "behind": 95th percentile, "far": 99th, "longest", "late": which part of them waited
                                    for more than three times their 95th percentile}, as JSON
+client.py shared-borders URI COUNT NAME    the same by headrace's own client, in memory that it shares with the gateway
 client.py waits URI COUNT [NAME]   read everything COUNT times, touch every byte; print of all batches but the first of
                                    each time what borders prints of the others
 client.py fresh URI [NAME]         wait for the first batch of one DoGet; print the seconds as JSON
@@ -23,7 +24,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -144,19 +145,32 @@ def borders(uri: str, count: str, name: str = "") -> None:
     """Time every batch of a stream of many epochs."""
     client = fl.connect(uri)
     reader = client.do_get(find(client, name))
+    chunks = iter(reader.read_chunk, None)
+    over(((chunk.data, json.loads(chunk.app_metadata.to_pybytes())["epoch"]) for chunk in chunks), int(count))
+    reader.cancel()
+
+
+def shared_borders(uri: str, count: str, name: str) -> None:
+    """Time every batch of a stream of many epochs."""
+    import headrace
+
+    with headrace.connect(uri) as client, client.stream(**json.loads(name)) as stream:
+        over(((batch, stream.epoch) for batch in stream), int(count))
+
+
+def over(batches: Iterator[tuple[pa.RecordBatch, int]], count: int) -> None:
+    """Read batches and their epochs over so many borders, and report what was waited for each."""
     waits: list[float] = []
     firsts: list[float] = []
     epoch = None
-    while len(firsts) < int(count):
+    while len(firsts) < count:
         began = time.perf_counter()
-        chunk = reader.read_chunk()
+        batch, now = next(batches)
         took = time.perf_counter() - began
-        sum(touch(column) for column in chunk.data.columns)
-        now = json.loads(chunk.app_metadata.to_pybytes())["epoch"]
+        sum(touch(column) for column in batch.columns)
         if epoch is not None:
             (waits if now == epoch else firsts).append(took)
         epoch = now
-    reader.cancel()
     print(json.dumps({"first": firsts} | spread(waits)))
 
 
@@ -215,6 +229,7 @@ if __name__ == "__main__":
         "train": train,
         "first": first,
         "borders": borders,
+        "shared-borders": shared_borders,
         "waits": waits,
         "fresh": fresh,
         "check": check,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,9 @@ func order(ctx context.Context, s settings) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	over, err := s.epochBorders(ctx, filepath.Dir(file))
-	if err != nil {
+	over, err1 := s.epochBorders(ctx, filepath.Dir(file), "borders")
+	shared, err2 := s.epochBorders(ctx, filepath.Dir(file), "shared-borders")
+	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}
 	ready, err := s.readyMade(ctx, file)
@@ -46,7 +48,7 @@ func order(ctx context.Context, s settings) (string, error) {
 	compare(&b, all, "throughput ≥ 0.75")
 	fmt.Fprintf(&b, "\nFirst batch of a window shuffle of local Parquet files, %.2f GB decoded, from the call of DoGet, each by a gateway that was\n"+
 		"just started: %s ms in %d times; wanted ≤ 600.\n", s.scale*orderParquet/1e9, milliseconds(firsts), len(firsts))
-	fmt.Fprintf(&b, "\n%s", over.text(ready))
+	fmt.Fprintf(&b, "\n%s", over.text(ready, shared))
 	return b.String(), nil
 }
 
