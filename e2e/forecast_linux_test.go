@@ -128,7 +128,8 @@ for shard in range(4):
 
 // Of few blocks a few that are missing need few scanners, every other window has its stream's own memory, and what is asked for is
 // not what blocks take: what is foreseen of large row groups, small ones, and compressed batches comes true on the average of some
-// epochs. In which window the blocks lie that are missing, and which decoders are at their most at the same moment, is chance.
+// epochs, to a tenth of the blocks: in which window those lie that are missing, and which decoders are at their most at the same
+// moment, is chance.
 func TestForecastsOfFewBlocks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,7 +162,7 @@ for shard in range(4):
 			readEpoch(t, s.uri, tt.window, 1+epoch, 144_000)
 		}
 		hits, want := (s.metric("headrace_cache_hits_total", `tier="memory"`)-seen)/epochs, own.Forecast.Hits*float64(own.Blocks)
-		if t.Logf("%+v: %.1f hits an epoch, foreseen %.1f of %d", tt, hits, want, own.Blocks); math.Abs(hits-want) > 3 || want < 5 || want > float64(own.Blocks)-2 {
+		if t.Logf("%+v: %.1f hits an epoch, foreseen %.1f of %d", tt, hits, want, own.Blocks); math.Abs(hits-want) > float64(own.Blocks)/10 || want < 5 || want > float64(own.Blocks)-2 {
 			t.Errorf("%+v: %.1f hits an epoch, foreseen %.1f of %d", tt, hits, want, own.Blocks)
 		}
 	}
