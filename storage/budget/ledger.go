@@ -44,7 +44,7 @@ type Kind string
 const (
 	Frames  Kind = "frames"  // decoded blocks
 	Input   Kind = "input"   // stored bytes on their way to a decoder
-	Ahead   Kind = "ahead"   // stored bytes that are read before a decoder asks for them,: without memory for that it only takes longer
+	Ahead   Kind = "ahead"   // stored bytes that are read before a decoder asks for them: without memory for that it only takes longer
 	Scratch Kind = "scratch" // what decoders use while they work
 	Batches Kind = "batches" // gathered or compressed bytes on their way out
 	Tables  Kind = "tables"  // orders of rows
