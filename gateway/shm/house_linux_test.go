@@ -147,17 +147,23 @@ func (c *client) blocks(t rapid.TB) int64 {
 	return st.Blocks * 512
 }
 
-// join makes a ring and its client.
-func (h *house) join(t rapid.TB) (*Ring, *client) {
+// guest is a client that has shown the key of an offer.
+func (h *house) guest(t rapid.TB) (key string, c *client) {
 	t.Helper()
 	key, err := h.Offer("t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.connect(t, key)
-	if err != nil {
+	if c, err = h.connect(t, key); err != nil {
 		t.Fatal(err)
 	}
+	return key, c
+}
+
+// join makes a ring and its client.
+func (h *house) join(t rapid.TB) (*Ring, *client) {
+	t.Helper()
+	key, c := h.guest(t)
 	r := h.Join(key, "t")
 	if r == nil {
 		t.Fatal("the key is good for nothing")

@@ -213,10 +213,11 @@ func (r *Ring) hear(wait bool) error {
 	}
 	n, err := read(told[:])
 	for _, b := range told[:n] {
-		if i := int(b &^ taken); i >= Slots || !r.slots[i].out || b&taken != 0 && !r.slots[i].unread {
+		i, back := int(b&^taken), b&taken == 0
+		if i >= Slots || !r.slots[i].out || !back && !r.slots[i].unread {
 			return fmt.Errorf("it told what cannot be: %#x", b)
 		}
-		r.note(int(b&^taken), b&taken == 0)
+		r.note(i, back)
 		r.told.Add(1)
 	}
 	return err

@@ -112,14 +112,7 @@ func TestOffersEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := h.Offer("t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := h.connect(t, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, c := h.guest(t)
 	defer c.close()
 	ended(t, c.conn)
 	await(t, "no offer stands", func() bool { return !h.stands(unseen) && !h.stands(key) })
@@ -183,14 +176,7 @@ func TestStrangersAreSentAway(t *testing.T) {
 func TestGuestsAreNotStrangers(t *testing.T) {
 	h := startPatient(t, 1<<30, 20*time.Second)
 	for range maxStrangers + 2 {
-		key, err := h.Offer("t")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := h.connect(t, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, c := h.guest(t)
 		defer c.close()
 	}
 }
@@ -203,14 +189,7 @@ func TestCloseEndsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	key, err := h.Offer("t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guest, err := h.connect(t, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, guest := h.guest(t)
 	defer guest.close()
 	r, c := h.ring(t)
 	put(t, r, "m", bytesOf(1, 100))
