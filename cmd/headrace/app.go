@@ -130,6 +130,12 @@ func (a *app) share(where string, most int64) error {
 	if err != nil {
 		return fmt.Errorf("shared_memory: %w", err)
 	}
+	if filepath.IsAbs(where) { // trainers may be other users, in other containers: it is keys that let them in
+		if err := os.Chmod(where, 0o666); err != nil {
+			l.Close()
+			return fmt.Errorf("shared_memory: %w", err)
+		}
+	}
 	if a.shm, err = shm.New(l.(*net.UnixListener), most); err != nil {
 		l.Close()
 		return usageError{fmt.Errorf("shared_memory: %w; off does without", err)}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/headrace/headrace/gateway/shm"
 )
 
 func TestAbandonedSocketIsReplaced(t *testing.T) {
@@ -28,6 +30,26 @@ func TestAbandonedSocketIsReplaced(t *testing.T) {
 	}
 	if _, err := listen("unix:" + path); err == nil {
 		t.Error("a socket in use was taken over")
+	}
+}
+
+// Trainers in other containers are other users; what lets them in is a key.
+func TestSharedMemoryIsForAllUsers(t *testing.T) {
+	if !shm.Supported {
+		t.Skip("no shared memory")
+	}
+	path := filepath.Join(t.TempDir(), "shm.sock")
+	a := &app{}
+	if err := a.share(path, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	defer a.shm.Close()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o666 {
+		t.Errorf("the socket's permissions are %o", got)
 	}
 }
 
