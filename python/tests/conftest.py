@@ -99,6 +99,24 @@ def serve(binary: str) -> Iterator[Serve]:
             server.stop()
 
 
+@pytest.fixture(scope="module")
+def server(serve: Serve, folder: Path) -> Iterator[Served]:
+    """A gateway for the folder of a test's module."""
+    server = serve(folder)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own(binary: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Another one, which the test may end."""
+    monkeypatch.setenv("HEADRACE_LIMITS_DRAIN_TIMEOUT", "100ms")
+    server = launch(binary, folder)
+    yield server
+    if server.child.returncode is None:
+        server.stop()
+
+
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is proved by waiting: tries follow each other quickly."""

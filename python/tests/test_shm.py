@@ -13,7 +13,7 @@ import time
 import urllib.request
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from conftest import Serve, Served, launch
+from conftest import Served, launch
 
 ROWS = 1003
 ALL = 520  # batches of 10 rows, far more than a ring has slots
@@ -84,23 +84,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     blobs = pa.table({"id": range(len(lengths)), "blob": [bytes([n]) * (n << 20) for n in lengths]})
     pq.write_table(blobs, path / "huge" / "0.parquet", row_group_size=1, compression=None, use_dictionary=False)
     return path
-
-
-@pytest.fixture(scope="module")
-def server(serve: Serve, folder: Path) -> Iterator[Served]:
-    server = serve(folder)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def own(binary: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """A gateway that a test may end."""
-    monkeypatch.setenv("HEADRACE_LIMITS_DRAIN_TIMEOUT", "100ms")
-    server = launch(binary, folder)
-    yield server
-    if server.child.returncode is None:
-        server.stop()
 
 
 def mark(batch: pa.RecordBatch) -> str:

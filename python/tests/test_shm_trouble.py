@@ -22,7 +22,7 @@ import pytest
 from pyarrow import flight
 
 import headrace
-from conftest import Serve, Served, launch
+from conftest import Served, launch
 from gateway import Gateway
 
 ROWS, STEP = 4000, 10
@@ -41,23 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pa.OSFile(str(path / "0.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
         out.write_table(table, max_chunksize=100)
     return path
-
-
-@pytest.fixture
-def own(binary: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """A gateway that a test may end."""
-    monkeypatch.setenv("HEADRACE_LIMITS_DRAIN_TIMEOUT", "100ms")
-    server = launch(binary, folder)
-    yield server
-    if server.child.returncode is None:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def server(serve: Serve, folder: Path) -> Iterator[Served]:
-    server = serve(folder)
-    yield server
-    server.stop()
 
 
 def rows(batches: Iterator[pa.RecordBatch]) -> list[int]:
