@@ -48,11 +48,13 @@ quick: venv stores $(TOOLS)/gotestsum@v1.13.0
 	$(HEADRACE_PYTHON) -m pytest -q python
 	$(TOOLS)/gotestsum --format pkgname-and-test-fails -- -short -count=1 -timeout 10m ./...
 
-# Vet runs here on the flavour that the linter does not see: the build that records who took each lease.
+# Vet runs here on what the linter does not see: the build that records who took each lease, and all of the code and its
+# tests as they are on macOS.
 lint: venv $(TOOLS)/golangci-lint@v2.15.0 $(TOOLS)/gofumpt@v0.12.0
 	@unformatted=$$($(TOOLS)/gofumpt -l .); \
 	  if [[ -n $$unformatted ]]; then printf 'run make fmt:\n%s\n' "$$unformatted"; exit 1; fi
 	$(GO) vet -tags leases ./...
+	GOOS=darwin $(GO) vet ./...
 	$(TOOLS)/golangci-lint run ./...
 	$(HEADRACE_PYTHON) -m ruff format --config python/pyproject.toml --check .
 	$(HEADRACE_PYTHON) -m ruff check --config python/pyproject.toml .

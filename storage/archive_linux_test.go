@@ -1,13 +1,11 @@
 package storage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,44 +14,6 @@ import (
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
 )
-
-// gateway is a rig whose looks at objects are counted, and what it said of its archive.
-type archived struct {
-	*rig
-	looks atomic.Int64
-	said  atomic.Pointer[error]
-}
-
-// restart is a new process over a folder and an archive.
-func restart(t testing.TB, dir string, a Archive) *archived {
-	t.Helper()
-	out := &archived{}
-	out.rig = newRig(t, Options{
-		Mounts: []Mount{{Name: "d", URL: dir}}, Archive: a,
-		Events: Events{
-			Describe: func(string, string) { out.looks.Add(1) },
-			Archive:  func(_ context.Context, _ string, err error) { out.said.Store(&err) },
-		},
-	})
-	return out
-}
-
-// planned returns a snapshot as a plan does.
-func (a *archived) planned(id string) *snapshot.Snapshot {
-	a.t.Helper()
-	s, err := a.Snapshot(context.Background(), "d", id)
-	must(a.t, err)
-	a.Keep(context.Background(), s)
-	return s
-}
-
-// quiet fails the test if the archive had anything to say.
-func (a *archived) quiet() {
-	a.t.Helper()
-	if err := a.said.Load(); err != nil {
-		a.t.Errorf("the archive said: %v", *err)
-	}
-}
 
 func TestRestartReadsNoFooterAgain(t *testing.T) {
 	for _, ext := range []string{"parquet", "arrow"} {

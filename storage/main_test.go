@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/headrace/headrace/schema"
+	"github.com/headrace/headrace/storage/bucket"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 	"github.com/headrace/headrace/storage/snapshot"
@@ -190,4 +192,50 @@ func counts(x []int64, from, n int64) error {
 		}
 	}
 	return nil
+}
+
+func fourShards(ext string) map[string]string {
+	files := map[string]string{}
+	for i := range 4 {
+		files[fmt.Sprintf("%d.%s", i, ext)] = fmt.Sprintf("%c%d.%s", ext[0], i, ext)
+	}
+	return files
+}
+
+// archived is a rig whose looks at objects are counted, and what it said of its archive.
+type archived struct {
+	*rig
+	looks atomic.Int64
+	said  atomic.Pointer[error]
+}
+
+// restart is a new process over a folder or a bucket, and an archive.
+func restart(t testing.TB, url string, a Archive) *archived {
+	t.Helper()
+	out := &archived{}
+	out.rig = newRig(t, Options{
+		Mounts: []Mount{{Name: "d", URL: url}}, Archive: a, Buckets: bucket.Options{Env: os.Getenv},
+		Events: Events{
+			Describe: func(string, string) { out.looks.Add(1) },
+			Archive:  func(_ context.Context, _ string, err error) { out.said.Store(&err) },
+		},
+	})
+	return out
+}
+
+// planned returns a snapshot as a plan does.
+func (a *archived) planned(id string) *snapshot.Snapshot {
+	a.t.Helper()
+	s, err := a.Snapshot(context.Background(), "d", id)
+	must(a.t, err)
+	a.Keep(context.Background(), s)
+	return s
+}
+
+// quiet fails the test if the archive had anything to say.
+func (a *archived) quiet() {
+	a.t.Helper()
+	if err := a.said.Load(); err != nil {
+		a.t.Errorf("the archive said: %v", *err)
+	}
 }

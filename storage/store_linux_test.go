@@ -21,14 +21,6 @@ import (
 	"github.com/headrace/headrace/storage/snapshot"
 )
 
-func fourShards(ext string) map[string]string {
-	files := map[string]string{}
-	for i := range 4 {
-		files[fmt.Sprintf("%d.%s", i, ext)] = fmt.Sprintf("%c%d.%s", ext[0], i, ext)
-	}
-	return files
-}
-
 func TestRowsInStoredOrder(t *testing.T) {
 	stream := map[string]string{"0.arrow": "a0.arrow", "1.arrow": "a1.arrow", "2.arrow": "a2.arrow", "3.arrow": "a3.arrow", "4.arrow": "stream.arrow"}
 	for name, tt := range map[string]struct {

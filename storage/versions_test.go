@@ -16,20 +16,6 @@ import (
 	"github.com/headrace/headrace/storage/buckettest"
 )
 
-// far is a new process over a store and an archive.
-func far(t *testing.T, url string, a Archive) *archived {
-	t.Helper()
-	out := &archived{}
-	out.rig = newRig(t, Options{
-		Mounts: []Mount{{Name: "d", URL: url}}, Archive: a, Buckets: bucket.Options{Env: os.Getenv},
-		Events: Events{
-			Describe: func(string, string) { out.looks.Add(1) },
-			Archive:  func(_ context.Context, _ string, err error) { out.said.Store(&err) },
-		},
-	})
-	return out
-}
-
 // replace writes other data over one object of a store and takes another away.
 func replace(t *testing.T, a *archived, url string) {
 	t.Helper()
@@ -46,10 +32,10 @@ func TestVersionsStayReadable(t *testing.T) {
 	store := buckettest.VersionedS3(t)
 	store.Upload(t, "data", folder(t, fourShards("parquet")))
 	shared := Archive{URL: store.URL("snapshots")}
-	a := far(t, store.URL("data"), shared)
+	a := restart(t, store.URL("data"), shared)
 	s := a.planned("")
 	replace(t, a, store.URL("data"))
-	b := far(t, store.URL("data"), shared)
+	b := restart(t, store.URL("data"), shared)
 	old := b.planned(s.ID)
 	x, err := b.read(old, old.Blocks(nil))
 	must(t, errors.Join(err, counts(x, 0, 400)))
@@ -68,14 +54,14 @@ func TestChangedObjectsOfStoresAreNamed(t *testing.T) {
 	store := buckettest.S3(t)
 	store.Upload(t, "data", folder(t, fourShards("parquet")))
 	shared := Archive{URL: store.URL("snapshots")}
-	a := far(t, store.URL("data"), shared)
+	a := restart(t, store.URL("data"), shared)
 	s := a.planned("")
-	b := far(t, store.URL("data"), shared)
+	b := restart(t, store.URL("data"), shared)
 	if again := b.planned(""); again.ID != s.ID || b.looks.Load() != 0 {
 		t.Errorf("%d looks by a replica that shares snapshots", b.looks.Load())
 	}
 	replace(t, a, store.URL("data"))
-	c := far(t, store.URL("data"), shared)
+	c := restart(t, store.URL("data"), shared)
 	old := c.planned(s.ID)
 	if x, err := c.read(old, old.Blocks([]int{0, 1})); err != nil || counts(x, 0, 200) != nil {
 		t.Errorf("what did not change: %v", err)
@@ -139,7 +125,7 @@ func TestColdSnapshotAsksForManyAtOnce(t *testing.T) {
 	}
 	store.Upload(t, "data", folder(t, files))
 	behind, faults := buckettest.Before(t, store)
-	r := far(t, behind.URL("data"), Archive{})
+	r := restart(t, behind.URL("data"), Archive{})
 	var waiting atomic.Int64
 	enough := make(chan struct{})
 	var once sync.Once

@@ -8,8 +8,6 @@ import (
 // Decoders are shown bytes that end where memory ends, and fill memory that
 // ends there too: one byte too far is a fault.
 
-const guarded = 1 << 20
-
 // fences are pieces of memory before a page that nobody may touch, which are not in use.
 var fences struct {
 	sync.Mutex
@@ -54,8 +52,6 @@ func room(t world, n int) []byte {
 	})
 	return b[guarded-n:]
 }
-
-const canary = 0xA5
 
 // fenced is a copy of b in such memory.
 func fenced(t world, b []byte) []byte {
