@@ -62,6 +62,19 @@ class Served:
         self.child.stdout.close()
 
 
+def run(code: str, *args: str) -> str:
+    """Runs a program that is to end well and to have nothing to say but its output, which it returns."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", code, *args],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 Serve = Callable[..., Served]
 
 

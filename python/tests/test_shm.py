@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 import urllib.request
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from conftest import Served, launch
+from conftest import Served, launch, run
 
 ROWS = 1003
 ALL = 520  # batches of 10 rows, far more than a ring has slots
@@ -108,19 +107,6 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def run(code: str, *args: str) -> str:
-    """Runs a program that is to end well and to have nothing to say but its output, which it returns."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", code, *args],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 SHUFFLED = {"shuffle": True, "seed": 3, "window_blocks": 2}
@@ -354,6 +340,33 @@ cycle.append(cycle)
 def test_a_process_may_end_with_batches_and_streams(server: Served) -> None:
     for _ in range(3):
         assert run(EXIT, server.uri) == ""
+
+
+READ_ON = """
+import sys, threading, time, headrace
+client = headrace.connect(sys.argv[1], shared_memory=sys.argv[2] == "shared")
+reading = threading.Barrier(5)
+def read():
+    stream = client.stream("many", batch_size=10, num_epochs=-1)
+    next(stream)
+    reading.wait()
+    for batch in stream:
+        pass
+def ask():
+    reading.wait()
+    while True:
+        client.datasets()
+for use in (read, read, read, ask):
+    threading.Thread(target=use, daemon=True).start()
+reading.wait()
+time.sleep(float(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("memory", ["shared", "own"])
+def test_daemon_threads_may_read_when_the_process_ends(server: Served, memory: str) -> None:
+    for wait in (0, 0.003, 0.01, 0.02, 0.05):
+        assert run(READ_ON, server.uri, memory, str(wait)) == ""
 
 
 def test_a_gateway_keeps_its_bound_however_much_is_kept(binary: str, tmp_path: Path) -> None:

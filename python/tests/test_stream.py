@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from pyarrow import flight
 
 import headrace
-from conftest import Start
+from conftest import Start, run
 from gateway import SCHEMA, SNAPSHOT, Data, Fault, Gateway, Messages, total
 
 
@@ -334,7 +333,7 @@ def test_a_process_may_end_with_a_stream_open(process: Start) -> None:
         "stream = headrace.connect(sys.argv[1]).stream('team/numbers')\n"
         "print(sum(batch.num_rows for batch in itertools.islice(stream, 3)), threading.active_count())\n"
     )
-    assert run(code, f"127.0.0.1:{port}") == ["30 2"]
+    assert run(code, f"127.0.0.1:{port}") == "30 2\n"
 
 
 @pytest.mark.parametrize("taken", range(8))
@@ -385,7 +384,7 @@ def test_b40_a_stream_does_not_cross_a_fork(gateway: Gateway) -> None:
         "os.wait()\n"
         "print(sum(batch.num_rows for batch in stream), len(client.datasets()), flush=True)\n"
     )
-    out = run(code, gateway.uri)
+    out = run(code, gateway.uri).splitlines()
     assert [("forked from" in line or "was forked" in line) for line in out] == [True, True, True, False]
     assert out[3] == "90 3"
 
@@ -401,7 +400,7 @@ def test_b40_a_client_made_before_the_fork_works_in_the_workers(gateway: Gateway
         "os.wait(), os.wait()\n"
         "print(len(client.datasets()), flush=True)\n"
     )
-    assert run(code, gateway.uri) == ["100", "100", "3"]
+    assert run(code, gateway.uri).splitlines() == ["100", "100", "3"]
 
 
 def test_b40_a_forked_child_may_drop_what_it_inherited(gateway: Gateway) -> None:
@@ -421,20 +420,7 @@ def test_b40_a_forked_child_may_drop_what_it_inherited(gateway: Gateway) -> None
         "        sys.exit(0) if what == 'exit' else os._exit(0)\n"
         "    print(what, os.wait()[1], sum(batch.num_rows for batch in stream), flush=True)\n"
     )
-    assert run(code, gateway.uri) == ["close 0 90", "free 0 90", "exit 0 90"]
-
-
-def run(code: str, *args: str) -> list[str]:
-    """Runs Python in a process that has not used gRPC."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *args],
-        env=os.environ | {"GRPC_VERBOSITY": "NONE"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout.splitlines()
+    assert run(code, gateway.uri).splitlines() == ["close 0 90", "free 0 90", "exit 0 90"]
 
 
 def test_metadata_with_something_behind_it_is_an_error(gateway: Gateway) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 import pyarrow as pa
 from pyarrow import flight
 
-from headrace.connection import Backoff, Connection, Token, guard_fork
+from headrace.connection import Backoff, Connection, Token, calls, guard_fork
 from headrace.errors import HeadraceError, RequestError, UnavailableError, translate
 from headrace.stream import Stream, encode
 
@@ -161,7 +161,8 @@ class Client:
         backoff = Backoff(min(self._connection.retry_for, _FIRST_ANSWER))
         while True:
             try:
-                return question(self._dial(), self._connection.call(self._connection.timeout))
+                with calls:
+                    return question(self._dial(), self._connection.call(self._connection.timeout))
             except (pa.ArrowException, OSError) as cause:
                 error = translate(cause)
                 if not isinstance(error, UnavailableError):

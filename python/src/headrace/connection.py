@@ -5,6 +5,7 @@ import ctypes
 import os
 import random
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -30,10 +31,14 @@ _GRPC_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.lookahead_bytes", 8 << 20),
 ]
 
+# Seconds that a cancelled call may take to end, at most: it is a matter of milliseconds.
+PATIENCE = 5.0
+
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
 _grpc_process: int | None = None  # where gRPC was first used; a child that was forked from there cannot use it
+_exiting = False  # what holds a connection is being closed for good
 _holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what holds an open connection
 
 
@@ -121,9 +126,44 @@ def _keep_holders() -> None:
 
 def _close_holders() -> None:
     """At the end of the process: a thread that comes back from gRPC after the interpreter has gone would crash it."""
-    if _grpc_process == os.getpid():
-        for holder in list(_holders):
-            holder.close()
+    global _exiting
+    if _grpc_process != os.getpid():
+        return
+    _exiting = True
+    for holder in list(_holders):
+        holder.close()
+    until = time.monotonic() + PATIENCE
+    while calls.threads and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+class _Calls:
+    """Surrounds whatever may wait in gRPC or Arrow without the interpreter's lock.
+
+    While the process ends, daemon threads stay here for ever, so that none is in a call when the interpreter goes, and
+    none reports as a fault that its connection was closed.
+    """
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+    def __enter__(self) -> None:
+        self.threads.add(threading.get_ident())
+        if _exiting:
+            self._rest()
+
+    def __exit__(self, *_: object) -> None:
+        self.threads.discard(threading.get_ident())
+        if _exiting:
+            self._rest()
+
+    def _rest(self) -> None:
+        if threading.current_thread().daemon:
+            self.threads.discard(threading.get_ident())
+            threading.Event().wait()
+
+
+calls = _Calls()
 
 
 class Backoff:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from headrace.connection import Connection, Headers
+from headrace.connection import PATIENCE, Connection, Headers
 from headrace.errors import DataError
 from headrace.shm import HEADER, Ring
 
@@ -22,9 +22,6 @@ _EACH = 4 << 10  # that a message counts for beside its data
 
 # A record batch, its metadata, its bytes, and whether they are in shared memory.
 Message = tuple[pa.RecordBatch, dict[str, Any], int, bool]
-
-# Seconds that a cancelled call may take to end, at most: it is a matter of milliseconds.
-_PATIENCE = 5.0
 
 
 class Reader:
@@ -45,8 +42,8 @@ class Reader:
         self._waits = False  # the thread, for room
         self._room = threading.Lock()  # held, but while the thread is to look for room again
         self._room.acquire()
-        self._client = connection.open(self)
         self._ring: Ring | None = None  # there is one once the thread has joined it
+        self._client = connection.open(self)
         self._joined = False
         try:
             headers = connection.headers()
@@ -92,9 +89,10 @@ class Reader:
         if self._ring is not None:
             self._ring.end()
         self._wake()
+        self._came.put(StopIteration())  # for whoever waits while another thread closes
         # A thread that still connects takes its time, and nobody needs to wait for that.
         if self._reader is not None and self._thread is not threading.current_thread():
-            self._thread.join(_PATIENCE)
+            self._thread.join(PATIENCE)
 
     def _wake(self) -> None:
         """Lets the thread look for room, if it waits."""
@@ -130,7 +128,6 @@ class Reader:
                 size = batch.get_total_buffer_size()  # nbytes takes thirty times as long
                 self._read += size + _EACH
                 self._came.put((batch, chunk.app_metadata, size))
-            self._came.put(StopIteration())  # for whoever waits while another thread closes
         except BaseException as error:
             # Without this frame, which holds what holds the error.
             self._came.put(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self
 import pyarrow as pa
 from pyarrow import flight
 
-from headrace.connection import Backoff, Connection
+from headrace.connection import Backoff, Connection, calls
 from headrace.errors import DataError, HeadraceError, UnavailableError, translate
 from headrace.reader import Message, Reader
 from headrace.stats import Stats
@@ -174,9 +174,10 @@ class Stream(Iterator[pa.RecordBatch]):
         """Returns the next message, from a new connection if need be; None at the end."""
         while not self._closed.is_set():
             try:
-                if (reader := self._reader) is not None:
-                    return reader.read()
-                self._reader = Reader(self._connection, self._place(), self._schema)
+                with calls:
+                    if (reader := self._reader) is not None:
+                        return reader.read()
+                    self._reader = Reader(self._connection, self._place(), self._schema)
             except StopIteration:
                 return None
             except (pa.ArrowException, OSError) as cause:
