@@ -280,8 +280,14 @@ func layout(snap *snapshot.Snapshot) []sampler.Shard {
 // share is the rows of a walk's stream in a step, by the sampler's word, and how many of them are padded.
 func share(w Walk, step sampler.Step) (rows []int64, padded int64) {
 	e := w.Order.Epoch(step.Epoch)
+	opened := map[place]*sampler.Window{} // a share may be many runs of a row each
 	for run := range e.Runs(step, w.Stream.Rank, w.Stream.Ranks) {
-		window := e.Open(run.Span, run.Window)
+		at := place{step.Epoch, run.Span, run.Window}
+		window := opened[at]
+		if window == nil {
+			window = e.Open(run.Span, run.Window)
+			opened[at] = window
+		}
 		refs := make([]sampler.Ref, run.To-run.From)
 		window.Locate(run.From, refs)
 		for _, ref := range refs {
