@@ -11,7 +11,7 @@ import (
 // prefetching that is to be near the best there is:
 //
 //   - What is needed next is begun first, and nothing that is needed later while there is no memory for it.
-//   - It is begun at the first chance: when the stream enters a window.
+//   - It is begun at the first chance: when the stream enters a window, but for a lull.
 //   - In shuffled orders it is the next window. In stored order, where a window is one block, it is as many blocks as are best on
 //     their way from the store, or as can be decoded at once; those of one segment one after the other, by one scanner.
 //   - Beyond the next window it takes memory that is free at once, and no stream takes more than an equal part of half of it.

@@ -115,6 +115,7 @@ func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *loa
 	default:
 		return nil, p.change(), leads && !p.busy(c)
 	}
+	w.load.want()
 	return w.load, nil, false
 }
 

@@ -25,7 +25,8 @@ type plan struct {
 	epochs   map[int64]*epoch
 	uses     int64 // of epochs, so far
 	windows  map[place]*window
-	retiring int // windows whose blocks are being given back
+	retiring int   // windows whose blocks are being given back
+	lull     *lull // of the stream that was the last one to enter a window
 	convoys  map[*convoy]struct{}
 	changed  chan struct{} // closed when memory or the order of members may have changed; nil: nobody waits for that
 

@@ -30,6 +30,7 @@ type Stream struct {
 	pinned []*window
 	total  Receipt
 	picker *picker
+	lull   *lull // since it entered a window
 }
 
 func newStream(p *plan, w Walk) (*Stream, error) {
@@ -64,6 +65,7 @@ func (s *Stream) Next(ctx context.Context) (*Batch, error) {
 	if !s.more() {
 		return nil, io.EOF
 	}
+	s.lull.sent()
 	step := s.walk.Schedule.Step(s.step)
 	if s.epoch == nil || s.epoch.Number() != step.Epoch {
 		s.epoch = s.plan.epoch(step.Epoch)
@@ -110,6 +112,7 @@ func (s *Stream) reach(ctx context.Context, b *Batch, step sampler.Step, run sam
 	at := place{step.Epoch, run.Span, run.Window}
 	w := s.inside[at.span]
 	if w == nil || w.at != at {
+		s.enter(run)
 		if err := s.quit(b, at.span); err != nil {
 			return nil, err
 		}
@@ -202,6 +205,7 @@ func (s *Stream) account(b *Batch, step sampler.Step) {
 
 // Close gives back what the stream holds. Batches given out stay valid.
 func (s *Stream) Close() {
+	s.lull.stop()
 	s.picker.reset()
 	s.plan.mu.Lock()
 	s.letGo() // something is left of a step that panicked

@@ -54,8 +54,18 @@ type load struct {
 	tenant string         // of the stream that asked for it
 	modest bool           // takes as little memory as it can
 	held   []*cache.Lease // until done
+	wanted chan struct{}  // closed, with plan.mu held, once a stream waits for it
 
 	store, decode atomic.Int64 // nanoseconds that blocks waited for the store, and for the decoder
+}
+
+// want has a load that was put off begin at once. The plan's lock is held.
+func (l *load) want() {
+	select {
+	case <-l.wanted:
+	default:
+		close(l.wanted)
+	}
 }
 
 // took counts what decoding a block took.
@@ -126,8 +136,8 @@ func (p *plan) leave(w *window) {
 	}
 }
 
-// retire gives back the blocks of a window beside the stream that has left it, and tells whether it does: taking the pages
-// of a large window of mapped files out of the process makes a stream wait. Where memory is scarce it is given back at
+// retire gives back the blocks of a window beside the stream that has left it, after its lull, and tells whether it does:
+// taking the pages of a large window of mapped files out of the process makes a stream wait. Where memory is scarce it is given back at
 // once, for the next window to be read ahead. The lock is held.
 func (p *plan) retire(w *window) bool {
 	if s := p.feed.ledger.Stats(); s.Limit-s.Reserved < w.bytes {
@@ -140,7 +150,9 @@ func (p *plan) retire(w *window) bool {
 	w.blocks = nil
 	p.evict(w)
 	p.retiring++
+	quiet := p.lull
 	p.work.Go(func() {
+		quiet.wait(p.ctx, nil)
 		for _, b := range blocks {
 			b.Release()
 		}
@@ -217,8 +229,9 @@ func (w *window) owes(c *convoy) bool {
 func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budget.Grant, tenant string, modest bool) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(call))
 	stop := context.AfterFunc(p.ctx, cancel)
-	l := &load{done: make(chan struct{}), cancel: cancel, payer: payer, tenant: tenant, modest: modest}
+	l := &load{done: make(chan struct{}), cancel: cancel, payer: payer, tenant: tenant, modest: modest, wanted: make(chan struct{})}
 	w.state, w.payer, w.load = decoding, payer, l
+	quiet := p.lull
 	if payer != nil {
 		payer.loads++
 		grant = payer.grant
@@ -226,6 +239,7 @@ func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budg
 	p.work.Go(func() {
 		defer cancel()
 		defer stop()
+		quiet.wait(ctx, l.wanted)
 		err := p.decode(ctx, w, grant)
 		if payer == nil {
 			grant.Close()
