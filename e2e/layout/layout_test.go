@@ -33,6 +33,7 @@ var imports = map[string][]string{
 	"storage/frame":      {"storage/budget"},
 	"storage/bucket":     {},
 	"storage/buckettest": {"storage/bucket"},
+	"storage/arrowtest":  {},
 	"storage/snapshot":   {"schema"},
 	"storage/parquetfile": {
 		"schema", "storage/budget", "storage/bucket", "storage/frame", "storage/parquetfile/encoding", "storage/snapshot",
@@ -71,7 +72,7 @@ var imports = map[string][]string{
 const anything = "*"
 
 // kits are packages for tests only: all tests may import them, and nothing else may.
-var kits = []string{"storage/buckettest"}
+var kits = []string{"storage/arrowtest", "storage/buckettest"}
 
 // keepers says which packages may import what belongs to one place: gRPC and Flight are spoken at the edge, telemetry is
 // made in one file, object stores are opened in one package, flags are read by commands.

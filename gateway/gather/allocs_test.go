@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestGatherAllocatesHeadersOnly(t *testing.T) {
 	w := newWorld(t, false)
 	r := rand.New(rand.NewSource(1))
-	m := &maker{Rand: r, nulls: true}
+	m := &arrowtest.Maker{Rand: r, Nulls: true}
 	for _, c := range []struct {
 		typ    arrow.DataType
 		arrays float64
@@ -29,7 +30,7 @@ func TestGatherAllocatesHeadersOnly(t *testing.T) {
 		{arrow.FixedSizeListOf(3, arrow.ListOf(arrow.PrimitiveTypes.Int8)), 3},
 		{arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int64), 4},
 	} {
-		b := batchOf(m.data(c.typ, 5000))
+		b := batchOf(m.Data(c.typ, 5000))
 		g := newGatherer(t, b.Schema(), b)
 		rows := make([]Row, 4096)
 		for i := range rows {

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 )
@@ -119,7 +120,7 @@ func benchData(t arrow.DataType, n int) arrow.ArrayData {
 		for i := range mem {
 			mem[i] = byte(i)
 		}
-		return buffer(mem)
+		return memory.NewBufferBytes(mem)
 	}
 	switch kind {
 	case fixedList:
@@ -132,9 +133,9 @@ func benchData(t arrow.DataType, n int) arrow.ArrayData {
 		}
 		var offsets []byte
 		for i := range n + 1 {
-			offsets = put(offsets, int(width), i*step)
+			offsets = arrowtest.Put(offsets, int(width), i*step)
 		}
-		buffers = append(buffers, buffer(offsets))
+		buffers = append(buffers, memory.NewBufferBytes(offsets))
 		if children == nil {
 			buffers = append(buffers, filled(int64(n*step)))
 		}

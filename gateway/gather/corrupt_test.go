@@ -43,7 +43,7 @@ func inPairs(data arrow.ArrayData) arrow.ArrayData {
 }
 
 func TestOffsetsThatLeadAstray(t *testing.T) {
-	item := array.NewData(arrow.PrimitiveTypes.Int8, 6, []*memory.Buffer{nil, buffer([]byte("abcdef"))}, nil, 0, 0)
+	item := array.NewData(arrow.PrimitiveTypes.Int8, 6, []*memory.Buffer{nil, memory.NewBufferBytes([]byte("abcdef"))}, nil, 0, 0)
 	for name, offsets := range map[string][]int32{
 		"past the end": {0, 1, 2, 3, 7}, "back": {3, 2, 1, 0, 0}, "negative": {-2, -1, 0, 1, 2}, "detour": {0, 9, 2, 3, 4},
 	} {
@@ -52,8 +52,8 @@ func TestOffsetsThatLeadAstray(t *testing.T) {
 			wide[i] = int64(v)
 		}
 		for _, data := range []arrow.ArrayData{
-			array.NewData(arrow.BinaryTypes.Binary, 4, []*memory.Buffer{nil, numbers(offsets...), buffer([]byte("abcdef"))}, nil, 0, 0),
-			array.NewData(arrow.BinaryTypes.LargeString, 4, []*memory.Buffer{nil, numbers(wide...), buffer([]byte("abcdef"))}, nil, 0, 0),
+			array.NewData(arrow.BinaryTypes.Binary, 4, []*memory.Buffer{nil, numbers(offsets...), memory.NewBufferBytes([]byte("abcdef"))}, nil, 0, 0),
+			array.NewData(arrow.BinaryTypes.LargeString, 4, []*memory.Buffer{nil, numbers(wide...), memory.NewBufferBytes([]byte("abcdef"))}, nil, 0, 0),
 			array.NewData(arrow.ListOf(arrow.PrimitiveTypes.Int8), 4, []*memory.Buffer{nil, numbers(offsets...)}, []arrow.ArrayData{item}, 0, 0),
 		} {
 			for _, err := range []error{attempt(t, data, nil), attempt(t, inPairs(data), nil)} {
@@ -69,7 +69,7 @@ func TestOffsetsThatLeadAstray(t *testing.T) {
 func TestOffsetsThatMove(t *testing.T) {
 	for name, moved := range map[string][]int32{"first": {1, 1, 2, 3, 4}, "middle": {0, 3, 2, 3, 4}, "last": {0, 1, 3, 3, 4}, "end": {0, 1, 2, 3, 5}} {
 		offsets := numbers[int32](0, 1, 2, 3, 4)
-		data := array.NewData(arrow.BinaryTypes.Binary, 4, []*memory.Buffer{nil, offsets, buffer([]byte("abcd"))}, nil, 0, 0)
+		data := array.NewData(arrow.BinaryTypes.Binary, 4, []*memory.Buffer{nil, offsets, memory.NewBufferBytes([]byte("abcd"))}, nil, 0, 0)
 		err := attempt(t, inPairs(data), func() { copy(offsets.Bytes(), numbers(moved...).Bytes()) })
 		if !errors.Is(err, frame.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -78,7 +78,7 @@ func TestOffsetsThatMove(t *testing.T) {
 }
 
 func TestViewsThatLeadAstray(t *testing.T) {
-	text := buffer([]byte("a text of some twenty-eight"))
+	text := memory.NewBufferBytes([]byte("a text of some twenty-eight"))
 	good := numbers[int32](20, 0, 0, 0, 20, 0, 0, 7)
 	for name, views := range map[string]*memory.Buffer{
 		"buffer": numbers[int32](20, 0, 1, 0, 20, 0, 0, 7), "negative buffer": numbers[int32](20, 0, -1, 0, 20, 0, 0, 7),
@@ -93,7 +93,7 @@ func TestViewsThatLeadAstray(t *testing.T) {
 		}
 	}
 	for name, size := range map[string]byte{"longer": 21, "shorter": 19} {
-		views := buffer(append([]byte{}, good.Bytes()...))
+		views := memory.NewBufferBytes(append([]byte{}, good.Bytes()...))
 		data := array.NewData(arrow.BinaryTypes.BinaryView, 2, []*memory.Buffer{nil, views, text}, nil, 0, 0)
 		if err := attempt(t, data, func() { views.Bytes()[0] = size }); !errors.Is(err, frame.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -104,10 +104,10 @@ func TestViewsThatLeadAstray(t *testing.T) {
 // What a file has where nothing is said to be stays behind.
 func TestNothingIsGatheredFromUnderNulls(t *testing.T) {
 	w := newWorld(t, true)
-	secret := buffer([]byte("abSECRETcd"))
-	text := array.NewData(arrow.BinaryTypes.Binary, 3, []*memory.Buffer{buffer([]byte{0b101}), numbers[int32](0, 2, 8, 10), secret}, nil, 1, 0)
-	views := buffer([]byte("\x02\x00\x00\x00abSECRETSECR\x08\x00\x00\x00SECRETSECRET\x02\x00\x00\x00cdSECRETSECR"))
-	view := array.NewData(arrow.BinaryTypes.BinaryView, 3, []*memory.Buffer{buffer([]byte{0b101}), views}, nil, 1, 0)
+	secret := memory.NewBufferBytes([]byte("abSECRETcd"))
+	text := array.NewData(arrow.BinaryTypes.Binary, 3, []*memory.Buffer{memory.NewBufferBytes([]byte{0b101}), numbers[int32](0, 2, 8, 10), secret}, nil, 1, 0)
+	views := memory.NewBufferBytes([]byte("\x02\x00\x00\x00abSECRETSECR\x08\x00\x00\x00SECRETSECRET\x02\x00\x00\x00cdSECRETSECR"))
+	view := array.NewData(arrow.BinaryTypes.BinaryView, 3, []*memory.Buffer{memory.NewBufferBytes([]byte{0b101}), views}, nil, 1, 0)
 	b := batchOf(text, view)
 	l := w.gather(t, newGatherer(t, b.Schema(), b), []Row{{0, 0}, {0, 1}, {0, 2}})
 	defer l.Release()

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 )
@@ -26,7 +27,7 @@ func numbers[T int32 | int64](values ...T) *memory.Buffer {
 			mem = binary.LittleEndian.AppendUint32(mem, uint32(v))
 		}
 	}
-	return buffer(mem)
+	return memory.NewBufferBytes(mem)
 }
 
 func batchOf(data ...arrow.ArrayData) arrow.RecordBatch {
@@ -44,7 +45,7 @@ func repeated(n int) []Row { return make([]Row, n) }
 
 // One string of 200 MB, taken eleven times, passes 2 GiB; nine times, it does not.
 func TestB93_OffsetsPast2GiBAreRefused(t *testing.T) {
-	text := buffer(make([]byte, 200<<20))
+	text := memory.NewBufferBytes(make([]byte, 200<<20))
 	end := int64(text.Len())
 	null := array.NewData(arrow.Null, 1<<30, nil, nil, 1<<30, 0)
 	elem := arrow.Field{Name: "item", Type: arrow.Null, Nullable: true}
@@ -101,8 +102,8 @@ func TestRowsOfNothingDoNotWrap(t *testing.T) {
 
 func TestSelectRefusesRowsThatAreNotThere(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
-	m := &maker{Rand: r}
-	b := batchOf(m.data(arrow.PrimitiveTypes.Int64, 5), m.data(arrow.BinaryTypes.String, 5))
+	m := &arrowtest.Maker{Rand: r}
+	b := batchOf(m.Data(arrow.PrimitiveTypes.Int64, 5), m.Data(arrow.BinaryTypes.String, 5))
 	g := newGatherer(t, b.Schema(), b)
 	if err := g.Put(3, b); err != nil {
 		t.Fatal(err)
@@ -118,8 +119,8 @@ func TestSelectRefusesRowsThatAreNotThere(t *testing.T) {
 
 func TestGatherNeedsASelectionOfTheBatchesAsTheyAre(t *testing.T) {
 	w := newWorld(t, true)
-	m := &maker{Rand: rand.New(rand.NewSource(1))}
-	b := batchOf(m.data(arrow.PrimitiveTypes.Int64, 5))
+	m := &arrowtest.Maker{Rand: rand.New(rand.NewSource(1))}
+	b := batchOf(m.Data(arrow.PrimitiveTypes.Int64, 5))
 	g := newGatherer(t, b.Schema(), b)
 	for name, change := range map[string]func(){
 		"nothing selected": func() {},
@@ -151,14 +152,14 @@ func gone(g *Gatherer, w world) bool {
 }
 
 func TestGatherPassesOnThatThereIsNoMemory(t *testing.T) {
-	m := &maker{Rand: rand.New(rand.NewSource(1))}
+	m := &arrowtest.Maker{Rand: rand.New(rand.NewSource(1))}
 	ledger := budget.New(budget.Options{Limit: 1 << 12})
 	grant, err := ledger.Admit(context.Background(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := frame.NewPool(frame.Options{})
-	b := batchOf(m.data(arrow.PrimitiveTypes.Int64, 5))
+	b := batchOf(m.Data(arrow.PrimitiveTypes.Int64, 5))
 	g := newGatherer(t, b.Schema(), b)
 	if size, err := g.Select(repeated(1 << 10)); err != nil || size != 8<<10 {
 		t.Fatal(size, err)
@@ -182,13 +183,13 @@ func TestNewRefusesWhatFramesDoNotHold(t *testing.T) {
 }
 
 func TestPutRefusesOtherTypes(t *testing.T) {
-	m := &maker{Rand: rand.New(rand.NewSource(1))}
+	m := &arrowtest.Maker{Rand: rand.New(rand.NewSource(1))}
 	s := schemaOf(arrow.ListOf(arrow.PrimitiveTypes.Int64))
 	for _, typ := range []arrow.DataType{
 		arrow.PrimitiveTypes.Int64, arrow.LargeListOf(arrow.PrimitiveTypes.Int64), arrow.ListOf(arrow.PrimitiveTypes.Uint64),
 	} {
 		g := newGatherer(t, s)
-		if err := g.Put(0, batchOf(m.data(typ, 3))); err == nil || !strings.Contains(err.Error(), `"c0`) {
+		if err := g.Put(0, batchOf(m.Data(typ, 3))); err == nil || !strings.Contains(err.Error(), `"c0`) {
 			t.Errorf("%s: %v", typ, err)
 		}
 		if _, err := g.Select(repeated(1)); !errors.Is(err, ErrRow) {
@@ -196,14 +197,14 @@ func TestPutRefusesOtherTypes(t *testing.T) {
 		}
 	}
 	g := newGatherer(t, s)
-	if err := g.Put(0, batchOf(m.data(arrow.Null, 3), m.data(arrow.Null, 3))); err == nil {
+	if err := g.Put(0, batchOf(m.Data(arrow.Null, 3), m.Data(arrow.Null, 3))); err == nil {
 		t.Error("two columns passed for one")
 	}
 }
 
 // Arrow's own arrays would not let these through, so they come as data.
 func TestBindChecksThatBuffersReachTheirRows(t *testing.T) {
-	short := buffer(make([]byte, 15))
+	short := memory.NewBufferBytes(make([]byte, 15))
 	i64 := arrow.PrimitiveTypes.Int64
 	values := array.NewData(i64, 1, []*memory.Buffer{nil, short}, nil, 0, 0)
 	for name, data := range map[string]arrow.ArrayData{
@@ -235,7 +236,7 @@ func TestBytesThatChangeBeforeTheyAreGathered(t *testing.T) {
 	w := newWorld(t, true)
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		s := schemaOf(randomType(r, 3))
+		s := schemaOf(arrowtest.Type(r, 3))
 		batches, rows := randomBatches(r, s)
 		g := newGatherer(t, s, batches...)
 		spoil := func() {

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 	"github.com/headrace/headrace/storage/frame"
 )
@@ -89,8 +90,8 @@ func randomBatches(r *rand.Rand, s *arrow.Schema) (batches []arrow.RecordBatch, 
 		n := r.Intn(40)
 		var columns []arrow.Array
 		for _, f := range s.Fields() {
-			m := &maker{Rand: r, nulls: r.Intn(3) > 0}
-			columns = append(columns, m.array(f.Type, n))
+			m := &arrowtest.Maker{Rand: r, Nulls: r.Intn(3) > 0}
+			columns = append(columns, m.Array(f.Type, n))
 		}
 		b := array.NewRecordBatch(s, columns, int64(n))
 		if r.Intn(2) == 0 {
@@ -246,7 +247,7 @@ func TestGatherEqualsTakeForEveryType(t *testing.T) {
 		batches, rows := randomBatches(r, s)
 		check(t, w, newGatherer(t, s, batches...), batches, rows)
 	}
-	for _, typ := range flat {
+	for _, typ := range arrowtest.Flat {
 		for range 10 {
 			run(typ)
 		}
@@ -255,9 +256,9 @@ func TestGatherEqualsTakeForEveryType(t *testing.T) {
 			run(arrow.ListOf(typ))
 		}
 	}
-	for way := range nestings {
+	for way := range arrowtest.Nestings {
 		for range 30 {
-			run(nest(r, way, r.Intn(2)))
+			run(arrowtest.Nest(r, way, r.Intn(2)))
 		}
 	}
 }
@@ -268,7 +269,7 @@ func TestGatherEqualsTakeForRandomSchemas(t *testing.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
 		var types []arrow.DataType
 		for range 1 + r.Intn(3) {
-			types = append(types, randomType(r, 3))
+			types = append(types, arrowtest.Type(r, 3))
 		}
 		s := schemaOf(types...)
 		batches, rows := randomBatches(r, s)
@@ -281,7 +282,7 @@ func TestGatherAgainWithOtherBatches(t *testing.T) {
 	w := newWorld(t, true)
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		s := schemaOf(randomType(r, 2), randomType(r, 3))
+		s := schemaOf(arrowtest.Type(r, 2), arrowtest.Type(r, 3))
 		g := newGatherer(t, s)
 		for range 4 {
 			batches, rows := randomBatches(r, s)

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"pgregory.net/rapid"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 )
 
@@ -144,8 +145,8 @@ func checkPieces(t rapid.TB, p *Pool, g *budget.Grant, typ arrow.DataType, r *ra
 	var want []any
 	var arrays []arrow.Array
 	for range 1 + r.Intn(3) {
-		m := &maker{Rand: r, nulls: r.Intn(4) > 0}
-		arr := m.array(typ, r.Intn(40))
+		m := &arrowtest.Maker{Rand: r, Nulls: r.Intn(4) > 0}
+		arr := m.Array(typ, r.Intn(40))
 		from := r.Intn(arr.Len() + 1)
 		to := from + r.Intn(arr.Len()-from+1)
 		arrays = append(arrays, array.NewSlice(arr, int64(from), int64(to)))
@@ -192,14 +193,14 @@ func compareByArrow(t rapid.TB, got arrow.Array, slices []arrow.Array) {
 func TestAssembleEqualsItsSlicesForEveryType(t *testing.T) {
 	_, g, p := world(t, 1<<30)
 	r := rand.New(rand.NewSource(1))
-	for _, typ := range flat {
+	for _, typ := range arrowtest.Flat {
 		for range 10 {
 			checkPieces(t, p, g, typ, r)
 		}
 	}
-	for way := range nestings {
+	for way := range arrowtest.Nestings {
 		for range 20 {
-			checkPieces(t, p, g, nest(r, way, 0), r)
+			checkPieces(t, p, g, arrowtest.Nest(r, way, 0), r)
 		}
 	}
 }
@@ -208,7 +209,7 @@ func TestAssembleEqualsItsSlicesForRandomTypes(t *testing.T) {
 	_, g, p := world(t, 1<<30)
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		checkPieces(t, p, g, randomType(r, 3), r)
+		checkPieces(t, p, g, arrowtest.Type(r, 3), r)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"pgregory.net/rapid"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 )
 
@@ -35,9 +36,9 @@ func TestAssembleOfCorruptBytesNeverPanics(t *testing.T) {
 	_, g, p := world(t, 1<<22)
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		typ := randomType(r, 3)
-		m := &maker{Rand: r, nulls: true}
-		c := ColumnOf(m.array(typ, 1+r.Intn(30)))
+		typ := arrowtest.Type(r, 3)
+		m := &arrowtest.Maker{Rand: r, Nulls: true}
+		c := ColumnOf(m.Array(typ, 1+r.Intn(30)))
 		rows := c.Len
 		spoil(r, &c)
 		checkSpoilt(t, p, g, typ, c, rows)
@@ -75,10 +76,10 @@ func TestAssembleOfFilesThatChangeNeverPanics(t *testing.T) {
 	_, g, p := world(t, 1<<22)
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		typ := randomType(r, 3)
-		m := &maker{Rand: r, nulls: true}
+		typ := arrowtest.Type(r, 3)
+		m := &arrowtest.Maker{Rand: r, Nulls: true}
 		var file bytes.Buffer
-		c := filed(ColumnOf(m.array(typ, 1+r.Intn(30))), &file)
+		c := filed(ColumnOf(m.Array(typ, 1+r.Intn(30))), &file)
 		readFrom(&c, &fickle{r, file.Bytes()})
 		checkSpoilt(t, p, g, typ, c, c.Len)
 	})
@@ -106,9 +107,9 @@ func FuzzAssemble(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed int64, noise []byte) {
 		_, g, p := world(t, 1<<22)
 		r := rand.New(rand.NewSource(seed))
-		typ := randomType(r, 3)
-		m := &maker{Rand: r, nulls: true}
-		c := ColumnOf(m.array(typ, 20))
+		typ := arrowtest.Type(r, 3)
+		m := &arrowtest.Maker{Rand: r, Nulls: true}
+		c := ColumnOf(m.Array(typ, 20))
 		overlay(&c, &noise)
 		checkSpoilt(t, p, g, typ, c, c.Len)
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"pgregory.net/rapid"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 )
 
@@ -91,8 +92,8 @@ func inOrder(t arrow.DataType) bool {
 // has made the gateway copy them.
 func checkInPlace(t rapid.TB, tb testing.TB, typ arrow.DataType, r *rand.Rand) (served bool) {
 	_, g, p := world(tb, 1<<24)
-	m := &maker{Rand: r, nulls: r.Intn(4) > 0}
-	arr := m.array(typ, 1+r.Intn(60))
+	m := &arrowtest.Maker{Rand: r, Nulls: r.Intn(4) > 0}
+	arr := m.Array(typ, 1+r.Intn(60))
 	var content bytes.Buffer
 	column := aligned(ColumnOf(arr), &content)
 	content.WriteString("more") // an empty file is not mapped
@@ -161,10 +162,10 @@ func readAligned(c *Column, r *os.File) {
 
 func TestFramesInPlaceEqualTheirRowsForEveryType(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
-	types := append([]arrow.DataType{}, flat...)
-	for way := range nestings {
+	types := append([]arrow.DataType{}, arrowtest.Flat...)
+	for way := range arrowtest.Nestings {
 		for range 4 {
-			types = append(types, nest(r, way, 2))
+			types = append(types, arrowtest.Nest(r, way, 2))
 		}
 	}
 	for _, typ := range types {
@@ -187,7 +188,7 @@ func TestFramesInPlaceEqualTheirRowsForEveryType(t *testing.T) {
 func TestFramesInPlaceEqualTheirRowsForRandomTypes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(rt, "seed")))
-		checkInPlace(rt, t, randomType(r, 3), r)
+		checkInPlace(rt, t, arrowtest.Type(r, 3), r)
 	})
 }
 
@@ -196,7 +197,7 @@ func TestFramesInPlaceRefuseOffsetsThatGoBack(t *testing.T) {
 	for _, typ := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeBinary, arrow.ListOf(arrow.BinaryTypes.String)} {
 		_, g, p := world(t, 1<<24)
 		r := rand.New(rand.NewSource(1))
-		arr := (&maker{Rand: r}).array(typ, 50)
+		arr := (&arrowtest.Maker{Rand: r}).Array(typ, 50)
 		var content bytes.Buffer
 		column := aligned(ColumnOf(arr), &content)
 		lay, _ := layoutOf(typ)
@@ -313,7 +314,7 @@ func TestFramesInPlaceAreBequeathed(t *testing.T) {
 // A frame in place is sliced like any other.
 func TestFramesInPlaceAreSliced(t *testing.T) {
 	_, g, p := world(t, 1<<24)
-	arr := (&maker{Rand: rand.New(rand.NewSource(9)), nulls: true}).array(arrow.BinaryTypes.String, 60)
+	arr := (&arrowtest.Maker{Rand: rand.New(rand.NewSource(9)), Nulls: true}).Array(arrow.BinaryTypes.String, 60)
 	var content bytes.Buffer
 	column := aligned(ColumnOf(arr), &content)
 	f, file := mappedFile(t, p, content.Bytes())

@@ -11,6 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/extensions"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"pgregory.net/rapid"
+
+	"github.com/headrace/headrace/storage/arrowtest"
 )
 
 var indexTypes = []arrow.DataType{
@@ -19,12 +21,12 @@ var indexTypes = []arrow.DataType{
 }
 
 // dictionary makes n rows that point into size values, and the rows they mean.
-func (m *maker) dictionary(index, value arrow.DataType, n, size int) (arrow.ArrayData, []any) {
-	values := m.data(value, size)
+func dictionary(m *arrowtest.Maker, index, value arrow.DataType, n, size int) (arrow.ArrayData, []any) {
+	values := m.Data(value, size)
 	width := int64(index.(arrow.FixedWidthDataType).BitWidth() / 8)
 	skip := m.Intn(4)
 	mem := make([]byte, int64(n+skip)*width)
-	valid := m.bytes((n+skip)/8 + 1)
+	valid := m.Bytes((n+skip)/8 + 1)
 	var want []any
 	for i := range n + skip {
 		row := m.Intn(size)
@@ -63,9 +65,9 @@ func TestPlainTakesTheValuesOfDictionaries(t *testing.T) {
 	defer mem.AssertSize(t, 0)
 	r := rand.New(rand.NewSource(3))
 	for _, index := range indexTypes {
-		for _, value := range flat {
-			m := &maker{Rand: r, nulls: r.Intn(2) > 0}
-			data, want := m.dictionary(index, value, r.Intn(50), 1+r.Intn(20))
+		for _, value := range arrowtest.Flat {
+			m := &arrowtest.Maker{Rand: r, Nulls: r.Intn(2) > 0}
+			data, want := dictionary(m, index, value, r.Intn(50), 1+r.Intn(20))
 			checkPlain(t, mem, data, want)
 		}
 	}
@@ -75,11 +77,11 @@ func TestPlainTakesNestedValues(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
 	defer mem.AssertSize(t, 0)
 	r := rand.New(rand.NewSource(4))
-	for way := range 7 {
+	for way := range 9 { // without unions and runs
 		for range 10 {
-			m := &maker{Rand: r, nulls: true}
-			value := nest(r, way, 0)
-			data, want := m.dictionary(indexTypes[r.Intn(8)], value, r.Intn(30), 1+r.Intn(9))
+			m := &arrowtest.Maker{Rand: r, Nulls: true}
+			value := arrowtest.Nest(r, way, 0)
+			data, want := dictionary(m, indexTypes[r.Intn(8)], value, r.Intn(30), 1+r.Intn(9))
 			checkPlain(t, mem, data, want)
 		}
 	}
@@ -88,8 +90,8 @@ func TestPlainTakesNestedValues(t *testing.T) {
 func TestPlainReachesDictionariesAtAnyDepth(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
 	defer mem.AssertSize(t, 0)
-	m := &maker{Rand: rand.New(rand.NewSource(5)), nulls: true}
-	dict, want := m.dictionary(arrow.PrimitiveTypes.Int16, arrow.BinaryTypes.String, 6, 4)
+	m := &arrowtest.Maker{Rand: rand.New(rand.NewSource(5)), Nulls: true}
+	dict, want := dictionary(m, arrow.PrimitiveTypes.Int16, arrow.BinaryTypes.String, 6, 4)
 	offsets := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes([]int32{0, 2, 2, 6}))
 	lists := array.NewData(arrow.ListOf(dict.DataType()), 3, []*memory.Buffer{nil, offsets}, []arrow.ArrayData{dict}, 0, 0)
 	field := arrow.Field{Name: "list", Type: lists.DataType(), Nullable: true}

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"pgregory.net/rapid"
 
+	"github.com/headrace/headrace/storage/arrowtest"
 	"github.com/headrace/headrace/storage/budget"
 )
 
@@ -52,8 +53,8 @@ func TestFillItself(t *testing.T) {
 		rows := rapid.IntRange(1, 40).Draw(r, "rows")
 		piece, self := Piece{To: int64(rows)}, Piece{To: int64(rows)}
 		for _, typ := range types {
-			m := maker{rand.New(rand.NewSource(rapid.Int64().Draw(r, "seed"))), true}
-			arr := m.array(typ, rows)
+			m := arrowtest.Maker{Rand: rand.New(rand.NewSource(rapid.Int64().Draw(r, "seed"))), Nulls: true}
+			arr := m.Array(typ, rows)
 			exact, err := p.Assemble(g, budget.Frames, arrow.NewSchema([]arrow.Field{{Name: "c", Type: typ, Nullable: true}}, nil), []Piece{{Columns: []Column{ColumnOf(arr)}, To: int64(rows)}})
 			if err != nil {
 				r.Fatal(err)
