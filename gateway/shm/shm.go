@@ -44,7 +44,7 @@ var ErrBusy = errors.New("too many offers of shared memory at once")
 
 const (
 	keyBytes  = 16
-	maxOffers = 1024
+	maxOffers = 2048 // half of them for the first tenant that asks
 	// patience is how long an offer stands, and how long whoever connects has to show its key.
 	patience = 10 * time.Second
 	// maxStrangers is how many connections may be open that have shown no key yet.
@@ -98,11 +98,22 @@ func (h *Host) Offer(tenant string) (key string, err error) {
 	key = hex.EncodeToString(b[:])
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.offers) >= maxOffers || h.closed {
+	if h.closed || h.standing(tenant) >= maxOffers-len(h.offers) {
 		return "", ErrBusy
 	}
 	h.offers[key] = &offer{tenant: tenant, expiry: time.AfterFunc(h.patience, func() { h.expire(key) })}
 	return key, nil
+}
+
+// standing counts the offers of a tenant. Nobody has more than are left for all others, so that some always are. The lock is
+// held.
+func (h *Host) standing(tenant string) (n int) {
+	for _, o := range h.offers {
+		if o.tenant == tenant {
+			n++
+		}
+	}
+	return n
 }
 
 // Join returns the ring of whoever showed a key, for the one stream that may use it, and lets the client know; nil if nobody
