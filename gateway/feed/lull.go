@@ -14,7 +14,8 @@ import (
 type lull struct {
 	over chan struct{}
 	end  func()
-	left int64 // batches, of which the stream that entered knows
+	step int64 // in which it began; the stream that entered knows of it
+	left int64 // batches, the same
 }
 
 const (
@@ -22,9 +23,13 @@ const (
 	lullTime = 10 * time.Millisecond
 )
 
-// enter begins a lull for the window that the stream enters, if it has some batches in it. There is none in stored order,
-// where each block is a window, and none for stores, whose latency counts for more.
+// enter begins a lull for the window that the stream enters, if it has some batches in it; one for all spans whose windows
+// it enters in a step. There is none in stored order, where each block is a window, and none for stores, whose latency
+// counts for more.
 func (s *Stream) enter(run sampler.Run) {
+	if s.lull != nil && s.lull.step == s.step {
+		return
+	}
 	s.lull.stop()
 	s.lull = nil
 	batch := s.walk.Schedule.Batch()
@@ -35,15 +40,15 @@ func (s *Stream) enter(run sampler.Run) {
 	if batches < lullPart {
 		return
 	}
-	s.lull = newLull(batches / lullPart)
+	s.lull = newLull(s.step, batches/lullPart)
 	s.plan.mu.Lock()
 	defer s.plan.mu.Unlock()
 	s.plan.lull = s.lull
 }
 
-func newLull(batches int64) *lull {
+func newLull(step, batches int64) *lull {
 	over := make(chan struct{})
-	return &lull{over: over, end: sync.OnceFunc(func() { close(over) }), left: batches}
+	return &lull{over: over, end: sync.OnceFunc(func() { close(over) }), step: step, left: batches}
 }
 
 // sent counts a batch of the stream's when it asks for the one after it.

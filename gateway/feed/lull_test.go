@@ -28,7 +28,7 @@ func TestLulls(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				l, wanted := newLull(test.batches), make(chan struct{})
+				l, wanted := newLull(0, test.batches), make(chan struct{})
 				go func() {
 					time.Sleep(pause)
 					test.during(l, func() { close(wanted) }, cancel)
@@ -50,23 +50,24 @@ func TestLulls(t *testing.T) {
 // What is read ahead is begun when the first batches of a window were sent, or were not asked for in time, and not before.
 func TestFirstBatchesComeFirst(t *testing.T) {
 	need(t)
-	const rows = 200 // of a window
 	for name, test := range map[string]struct {
 		batch   int64
 		ranks   int64
 		workers int64
+		groups  int64
 		want    int // batches of a window after which the next one is begun
 	}{
-		"batches":     {10, 1, 1, 5},
-		"of a rank":   {20, 2, 1, 2},
-		"of a worker": {10, 1, 2, 2},
-		"few":         {70, 1, 1, 0},
+		"batches":       {10, 1, 1, 1, 5},
+		"of a rank":     {20, 2, 1, 1, 2},
+		"of a worker":   {10, 1, 2, 1, 2},
+		"of two groups": {20, 1, 1, 2, 5},
+		"few":           {70, 1, 1, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, 64<<20)
 				s, err := r.Open(t.Context(), r.walk(t, request{
-					dataset: "alike", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2}, cut: sampler.Cut{Batch: test.batch, End: 1},
+					dataset: "alike", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2, Groups: test.groups}, cut: sampler.Cut{Batch: test.batch, End: 1},
 					ranks: test.ranks, workers: test.workers,
 				}))
 				must(t, err)
@@ -77,7 +78,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 				}
 				ahead := func(n int) bool { // of window n
 					synctest.Wait()
-					return r.rows() > int64(n+1)*rows
+					return r.rows() > int64(n+1)*200*test.groups
 				}
 				next()
 				for n := range 3 {
