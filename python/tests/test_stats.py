@@ -147,6 +147,8 @@ def test_what_was_not_waited_for_here_does_not_count(gateway: Gateway) -> None:
         ({"wait": 5, "trainer": 5, "decode": 6, "wire": 1}, "decode is .* 50% .*decoder took 60% .*decode faster"),
         ({"wait": 5, "trainer": 5, "gateway": 6, "wire": 1}, "gateway is .*waited 60% .* for memory .*window_blocks"),
         ({"wait": 5, "trainer": 5, "wire": 4, "bytes": 3 * 10**9}, "wire is .*300 MB/s came.*fewer columns"),
+        ({"wait": 5, "trainer": 5, "wire": 4, "bytes": 9, "shared": 4}, "wire is .*nearer, or take compression"),
+        ({"wait": 5, "trainer": 5, "wire": 4, "bytes": 9, "shared": 5}, "came in shared memory; ((?!nearer|compr).)*$"),
         ({"wait": 9, "trainer": 1, "transform": 38, "threads": 4, "wire": 2}, "4 threads were busy 95%.*transform_thr"),
         ({}, "trainer is the bottleneck: it waited 0%"),
     ],

@@ -59,9 +59,17 @@ class Stats:
             return f"trainer is the bottleneck: it waited {waited} of the time for batches; data are fine"
         seconds = self.first + self.wait + self.trainer or 1.0
         busy = f"{self._busy(slow) / seconds:.0%} of the time"
-        advice = _ADVICE[slow].format(busy=busy, threads=self.threads, speed=self.bytes / 1e6 / seconds)
+        by_memory = slow == "wire" and self.shared > self.bytes / 2
+        advice = (_BY_MEMORY if by_memory else _ADVICE[slow]).format(
+            busy=busy, threads=self.threads, speed=self.bytes / 1e6 / seconds
+        )
         return f"{slow} is the bottleneck, the trainer waited {waited} of the time: {advice}"
 
+
+# On the gateway's own host there is no network, so nothing is gained by a shorter or a narrower one.
+_BY_MEMORY = (
+    "{speed:.0f} MB/s came in shared memory; ask for fewer columns, or give the gateway and the trainer more processors"
+)
 
 _ADVICE = {
     "store": "the gateway waited {busy} for the store; let it cache more (memory, cache.disk), ask for fewer columns, "
