@@ -23,7 +23,7 @@ from job import start
 from torch.utils.data import DataLoader
 
 import headrace
-from conftest import Start, launch
+from conftest import Serve, Start, launch
 from headrace.torch import Loader, StreamingDataset
 
 ROWS, STEP = 800, 16
@@ -101,6 +101,30 @@ def token(expires_in: float) -> str:
     }  # fmt: skip
     text = ".".join(part(json.dumps(piece).encode()) for piece in ({"alg": "HS256", "typ": "JWT"}, claims))
     return f"{text}.{part(hmac.new(KEY, text.encode(), hashlib.sha256).digest())}"
+
+
+def test_a_refused_token_is_explained_by_what_is_known_here(serve: Serve, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(KEY)
+    jwt = ["--auth", "jwt", "--algorithm", "HS256", "--issuer", "tests", "--audience", "headrace"]
+    server = serve(folder, *jwt, "--key", tmp_path / "key")
+    cases: list[tuple[Any, str]] = [
+        (None, 'none was passed: pass token="@FILE"'),
+        ("token.jwt", 'is not one; the name of a file that holds it begins with "@"'),
+        ("", "is not one"),
+        (token(-3600), r"this one expired 36\d\d s ago"),
+        (token(3600) + "x", "the gateway's log says what is wrong with this one"),
+        ("a.b.c", "the gateway's log says"),
+        (lambda: token(-3600), "the gateway's log says"),
+    ]
+    for passed, words in cases:
+        with headrace.connect(server.uri, token=passed) as client:
+            with pytest.raises(
+                headrace.AuthError, match=f"^unauthenticated: a valid bearer token is required: .*{words}"
+            ):
+                client.datasets()
+            with pytest.raises(headrace.AuthError, match=words):
+                dataset(server.uri, token=passed)
+    server.stop()
 
 
 @pytest.mark.parametrize("renewed", [True, False])

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from headrace.connection import Backoff, Connection, Token, calls, guard_fork
-from headrace.errors import HeadraceError, RequestError, UnavailableError, translate
+from headrace.errors import HeadraceError, RequestError, UnavailableError
 from headrace.stream import Stream, encode
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Client:
                 with calls:
                     return question(self._dial(), self._connection.call(self._connection.timeout))
             except (pa.ArrowException, OSError) as cause:
-                error = translate(cause)
+                error = self._connection.translate(cause)
                 if not isinstance(error, UnavailableError):
                     raise error from cause
                 error.__cause__ = cause

@@ -1,7 +1,9 @@
 """How a process reaches a gateway: address, token, gRPC options, deadlines, and the guard against forks."""
 
 import atexit
+import base64
 import ctypes
+import json
 import os
 import random
 import sys
@@ -15,7 +17,7 @@ from typing import Any
 
 from pyarrow import flight
 
-from headrace.errors import AuthError, HeadraceError, UnavailableError
+from headrace.errors import AuthError, HeadraceError, UnavailableError, translate
 
 Headers = list[tuple[bytes, bytes]]
 Token = str | os.PathLike[str] | Callable[[], str] | None
@@ -78,6 +80,17 @@ class Connection:
         token = read_token(self.token)
         return [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
 
+    def translate(self, error: Exception) -> HeadraceError:
+        """Returns what to raise for an exception of pyarrow, with what only this end knows: address and token."""
+        ours = translate(error)
+        if isinstance(ours, AuthError) and str(ours).startswith("unauthenticated"):
+            return AuthError(f"{ours}: {_fault_of(self.token)}")
+        if isinstance(ours, UnavailableError) and str(ours).startswith("failed to connect"):
+            return UnavailableError(
+                f"no gateway answers at {self.uri}: is it running, and does it listen there? ({ours})"
+            )
+        return ours
+
 
 def read_token(token: Token) -> str | None:
     """Returns the token's text; files are read again and functions called again every time."""
@@ -91,6 +104,26 @@ def read_token(token: Token) -> str | None:
     except OSError as error:
         raise AuthError(f"cannot read the token: {error}") from error
     return None if token is None else token.strip()  # what was read from a file ends with a newline
+
+
+def _fault_of(token: Token) -> str:
+    """What is wrong with a token that was refused, as far as that shows here: a gateway tells nobody."""
+    text = None if callable(token) else read_token(token)  # a function may make another one each time
+    late = time.time() - _expiry(text or "")
+    if token is None:
+        return 'none was passed: pass token="@FILE", or its text'
+    if text is not None and text.count(".") != 2:
+        return 'what was passed as token is not one; the name of a file that holds it begins with "@"'
+    return f"this one expired {late:.0f} s ago" if late > 0 else "the gateway's log says what is wrong with this one"
+
+
+def _expiry(token: str) -> float:
+    """When a token expires, in seconds since 1970; infinity where it cannot be read."""
+    try:
+        claims = base64.urlsafe_b64decode(token.split(".")[1] + "==")
+        return float(json.loads(claims)["exp"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return float("inf")
 
 
 def guard_fork(*, start: bool = False) -> None:
@@ -109,7 +142,7 @@ def guard_fork(*, start: bool = False) -> None:
         raise HeadraceError(
             f"process {pid} was forked from process {_grpc_process} after that one had used headrace, and gRPC does "
             "not survive a fork: use the client only in the workers, or start them with multiprocessing's 'spawn' or "
-            "'forkserver'"
+            "'forkserver': DataLoader(..., multiprocessing_context='forkserver')"
         )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from headrace.connection import Backoff, Connection, calls
-from headrace.errors import DataError, HeadraceError, UnavailableError, translate
+from headrace.errors import DataError, HeadraceError, UnavailableError
 from headrace.reader import Message, Reader
 from headrace.stats import Stats
 
@@ -282,7 +282,12 @@ class Stream(Iterator[pa.RecordBatch]):
         self._drop()
         if self._closed.is_set():
             return
-        error = UnavailableError(f"nothing came for {self._connection.read_timeout} s") if stalled else translate(cause)
+        connection = self._connection
+        error = (
+            UnavailableError(f"nothing came for {connection.read_timeout} s")
+            if stalled
+            else connection.translate(cause)
+        )
         if not isinstance(error, UnavailableError):
             raise error from cause
         error.__cause__ = cause
