@@ -111,7 +111,7 @@ def opened(uri: str) -> tuple[bool, int, bool]:
 
 
 def test_b40_forked_workers_of_a_parent_that_used_grpc_say_so(uri: str) -> None:
-    with pytest.raises(headrace.HeadraceError, match=r"was forked from process .* 'spawn' or 'forkserver'"):
+    with pytest.raises(headrace.HeadraceError, match=r"was forked from process .* 'spawn' or 'forkserver': DataLoader"):
         clean.run(fork_too_late, uri)
 
 
@@ -450,9 +450,16 @@ def test_a_broken_off_pass_leaves_no_thread(uri: str) -> None:
         ({"num_workers": 2}, r"here it is DataLoader\(dataset, batch_size=None, num_workers"),
         ({"epoch": 2}, "set_epoch"),
         ({"rank": 4, "world_size": 4}, "rank 4 of world_size 4: ranks count from 0"),
-        ({"shufle": True}, "options are batch_size, columns"),
+        ({"shufle": True}, r"no option shufle: did you mean shuffle\?"),
+        ({"nonsense": True}, "no option nonsense: options are batch_size, columns"),
         ({"format": "numpy"}, 'format is "torch" or "arrow"'),
         ({"batch_size": None}, "batch_size is missing"),
+        ({"batch_size": 0}, "^batch_size must be a whole number of rows, at least 1, not 0"),
+        ({"batch_size": -8}, "^batch_size must be .*, not -8"),
+        ({"batch_size": "64"}, "^batch_size must be .*, not '64'"),
+        ({"batch_size": 64.0}, r"^batch_size must be .*, not 64\.0"),
+        ({"batch_size": True}, "^batch_size must be .*, not True"),
+        ({"batch_size": None, "global_batch_size": -8}, "^global_batch_size must be .*, not -8"),
         ({"global_batch_size": 33}, "give one of the two sizes"),
         ({"fill": {"nothing": 0}}, "fill and mask name column nothing"),
         ({"columns": ["nothing"]}, "nothing"),
@@ -481,6 +488,16 @@ def test_names_of_other_loaders_are_answered_with_ours() -> None:
     for name in (used - set(headrace.Options.__annotations__)) | set(names._RIVALS) | set(names._OURS):
         with pytest.raises(headrace.RequestError, match=f"{name}.*: here it is "):
             names.check([name])
+
+
+def test_the_first_line_of_another_loader_is_answered(uri: str) -> None:
+    with pytest.raises(headrace.RequestError, match="no option remote: here it is uri and dataset"):
+        StreamingDataset(remote="s3://data/train", local="/tmp/cache", batch_size=64)  # type: ignore[call-arg]
+    for named in (("", ""), (uri, ""), ("", "numbers")):
+        with pytest.raises(headrace.RequestError, match="the gateway or the data set is missing: Streaming"):
+            StreamingDataset(*named, batch_size=64)
+    with pytest.raises(headrace.RequestError, match="no row 3: iterate; `headrace peek numbers`"):
+        make(uri)[3]
 
 
 def test_a_data_set_that_is_not_there(uri: str) -> None:

@@ -1,11 +1,12 @@
 """An IterableDataset over a gateway: ready batches, shared among ranks and workers, resumable from a checkpoint."""
 
 import functools
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NoReturn, Unpack
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -30,8 +31,8 @@ class StreamingDataset(IterableDataset[Any]):
 
     def __init__(
         self,
-        uri: str,
-        dataset: str,
+        uri: str = "",
+        dataset: str = "",
         *,
         token: Token = None,
         tls_ca: str | os.PathLike[str] | None = None,
@@ -63,6 +64,10 @@ class StreamingDataset(IterableDataset[Any]):
                 torch.distributed or the environment unless they are given.
         """
         names.check(options)
+        if not uri or not dataset:  # not Python's own complaint: other loaders' names for these two are answered above
+            raise RequestError(
+                'the gateway or the data set is missing: StreamingDataset("grpc://HOST:PORT", "NAME", ...)'
+            )
         if format not in ("torch", "arrow"):
             raise RequestError(f'format is "torch" or "arrow", not {format!r}')
         self.name = dataset
@@ -90,15 +95,16 @@ class StreamingDataset(IterableDataset[Any]):
 
     def _global(self, batch_size: int | None, global_batch_size: int | None) -> int:
         """Returns the rows that all ranks take together in a step."""
+        _check_size("batch_size", batch_size)
+        _check_size("global_batch_size", global_batch_size)
         if batch_size and global_batch_size and batch_size * self.world_size != global_batch_size:
             raise RequestError(
                 f"batch_size {batch_size} times world_size {self.world_size} is not global_batch_size "
                 f"{global_batch_size}: give one of the two sizes"
             )
-        rows = global_batch_size or (batch_size or 0) * self.world_size
-        if rows <= 0:
+        if not batch_size and not global_batch_size:
             raise RequestError("batch_size is missing: the rows of a batch, on each rank")
-        return rows
+        return global_batch_size or (batch_size or 0) * self.world_size
 
     def _whole(self) -> Options:
         """What all ranks ask for together: their steps are the same for any number of them."""
@@ -108,6 +114,10 @@ class StreamingDataset(IterableDataset[Any]):
     def snapshot(self) -> str:
         """The snapshot that all passes read, for `snapshot=`."""
         return self.plan.snapshot
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Rows come in the order that was asked for, and batches are made at the gateway."""
+        raise RequestError(f"a stream has no row {index}: iterate; `headrace peek {self.name}` shows some rows")
 
     def __len__(self) -> int:
         """How many steps a pass takes from its place on, over all workers."""
@@ -247,3 +257,9 @@ class StreamingDataset(IterableDataset[Any]):
         }
         with Client(self._connection) as client:
             return client.stream(self.name, **request)
+
+
+def _check_size(name: str, size: Any) -> None:
+    """Sizes are multiplied before the gateway sees them: it could not name what the caller wrote."""
+    if size is not None and (isinstance(size, bool) or not hasattr(size, "__index__") or operator.index(size) < 1):
+        raise RequestError(f"{name} must be a whole number of rows, at least 1, not {size!r}")

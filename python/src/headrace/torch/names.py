@@ -1,5 +1,6 @@
 """What other loaders call things, and what to say here instead."""
 
+import difflib
 from collections.abc import Iterable
 
 from headrace.client import Options
@@ -27,6 +28,14 @@ _RIVALS = {
     "detshuffle": "shuffle: orders are always fixed by the seed",
     "num_canonical_nodes": "nothing: the order is the same for any number of nodes",
     "replication": "rank and world_size: pass the same rank to ranks that are to read the same",
+    "streams": "one data set: several with proportions are not there yet",
+    "partition_algo": "nothing: the order is the same for any number of nodes",
+    "batching_method": "nothing: there is one data set",
+    "sampling_method": "nothing: an epoch has each row once",
+    "sampling_granularity": "nothing: an epoch has each row once",
+    "validate_hash": "nothing: receipts are always compared, and checksums where files have some",
+    "keep_zip": "nothing: nothing is kept on this machine",
+    "allow_unsafe_types": "nothing: no pickled objects are read",
     "epoch_size": "nothing: break off the pass, or take a split",
     "data_files": "shards",
     "urls": "uri and dataset",
@@ -68,9 +77,12 @@ def check(options: Iterable[str]) -> None:
         if name in _OURS:
             raise RequestError(f"{name} is not an option of the dataset: here it is {_OURS[name]}")
         if name not in Options.__annotations__:
-            known = ", ".join(sorted(set(Options.__annotations__) - set(_OURS)))
-            raise RequestError(
-                f"there is no option {name}: here it is {_RIVALS[name]}"
-                if name in _RIVALS
-                else f"there is no option {name}: options are {known}"
-            )
+            raise RequestError(f"there is no option {name}: {_instead(name)}")
+
+
+def _instead(name: str) -> str:
+    if name in _RIVALS:
+        return f"here it is {_RIVALS[name]}"
+    known = sorted(set(Options.__annotations__) - set(_OURS))
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"options are {', '.join(known)}"
