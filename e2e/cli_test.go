@@ -34,7 +34,7 @@ func TestListAndPeek(t *testing.T) {
 		t.Errorf("ls --json: %v %s", err, out)
 	}
 	out, errOut, err = run(t, "peek", "words", "--server", s.uri, "--token", "@"+token, "--rows", "2")
-	for _, want := range []string{"60,021 rows", "fixed_size_list", "part-2.parquet", "row 1", "SEGMENTS"} {
+	for _, want := range []string{"60,021 rows", "fixed_size_list", "part-2.parquet", "row 1", "SEGMENTS", "NULLABLE"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("peek has no %q: %v %s\n%s", want, err, errOut, out)
 		}
@@ -55,6 +55,18 @@ func TestListAndPeek(t *testing.T) {
 	}
 	if err != nil || json.Unmarshal([]byte(out), &peeked) != nil || peeked.Rows != 60_021 || len(peeked.First) != 5 || peeked.First[1]["text"] != "row 1" {
 		t.Errorf("peek --json: %v %s", err, out)
+	}
+}
+
+// TestATokenWithoutGrants: it is good, and its holder sees an empty listing.
+func TestATokenWithoutGrants(t *testing.T) {
+	args := []string{"token", "--key", secret(t), "--algorithm", "HS256", "--issuer", "a", "--audience", "b", "--tenant", "t"}
+	out, errOut, err := run(t, args...)
+	if err != nil || strings.Count(out, "\n") != 1 || !strings.Contains(errOut, "without a --grant this token may read nothing") {
+		t.Errorf("%v %s\n%s", err, errOut, out)
+	}
+	if _, errOut, err = run(t, append(args, "--grant", "words")...); err != nil || errOut != "" {
+		t.Errorf("with one: %v %s", err, errOut)
 	}
 }
 

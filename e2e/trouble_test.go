@@ -123,7 +123,7 @@ pq.write_table(pa.table({"a": ["x"]}), root / "schemas" / "b.parquet")
 	python(t, `
 client = fl.connect(sys.argv[1])
 for name, words in {
-    "empty": ["a.parquet", "empty"], "truncated": ["a.parquet"], "garbage": ["a.parquet"], "mixed": ["a.parquet", "b.arrow"],
+    "empty": ["a.parquet", "empty"], "truncated": ["a.parquet", 'dataset "truncated"', "leave it out with shards"], "garbage": ["a.parquet"], "mixed": ["a.parquet", "b.arrow"],
     "fifo": ["a.parquet", "regular"], "link": ["a.parquet"], "schemas": ["b.parquet", "int64", "string"],
     "encrypted": ["a.parquet", "encrypted"], "halfarrow": ["a.arrow"],
 }.items():
@@ -142,8 +142,12 @@ assert listed["truncated"]["corrupt"][0]["shard"] == "a.parquet", listed["trunca
 assert listed["mixed"].get("error") and listed["schemas"].get("error"), listed
 `, s.uri)
 	out, errOut, err := run(t, "ls", "--server", s.uri)
-	if err != nil || !strings.Contains(out, "truncated: shard a.parquet:") || !strings.Contains(out, "schemas: ") {
+	if err != nil || !strings.Contains(out, "truncated: shard a.parquet:") || !strings.Contains(out, "schemas: ") || strings.Contains(out, "schemas: dataset") {
 		t.Errorf("ls: %v %s\n%s", err, errOut, out)
+	}
+	_, errOut, err = run(t, "verify", "mixed", "--server", s.uri)
+	if err == nil || strings.Count(errOut, `dataset "mixed"`) != 1 || !strings.Contains(errOut, `cannot be served: dataset "mixed": `) {
+		t.Errorf("verify: %v %s", err, errOut)
 	}
 }
 
@@ -205,7 +209,7 @@ for change in (truncate, empty, overwrite, replace, delete):
     assert np.array_equal(ids, np.arange(len(ids))), f"{change.__name__}: other rows"
     assert error or len(ids) == 200_000, f"{change.__name__}: a short stream without an error"
     if error:
-        assert ext in error, error
+        assert ext in error and 'dataset "d"' in error, error
     for f, data in backup.items():
         if f.exists(): f.unlink()
         f.write_bytes(data)

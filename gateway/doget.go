@@ -134,6 +134,9 @@ func (s *sender) send(ctx context.Context) error {
 			b, err = batches.Next(ctx)
 			return err
 		})
+		if err != nil && !errors.Is(err, io.EOF) {
+			err = fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
+		}
 		if errors.Is(err, io.EOF) {
 			end(nil)
 			return nil

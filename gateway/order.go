@@ -65,7 +65,7 @@ func (s *Server) arrange(tenant string, snap *snapshot.Snapshot, columns *schema
 		return o, err
 	}
 	if err := snap.Corrupt(o.shards); err != nil {
-		return o, err
+		return o, fmt.Errorf("dataset %q: %w: leave it out with shards, or for everybody with exclude in the config", req.Dataset, err)
 	}
 	o.blocks = snap.Blocks(o.shards)
 	o.plan = planOf(snap, o.shards, o.blocks, req)

@@ -81,7 +81,7 @@ func list(w io.Writer, all []client.Dataset) error {
 	}
 	for _, d := range all {
 		if d.Meta.Error != "" {
-			fmt.Fprintf(w, "\n%s: %s\n", d.Name, d.Meta.Error)
+			fmt.Fprintf(w, "\n%s: %s\n", d.Name, strings.TrimPrefix(d.Meta.Error, fmt.Sprintf("dataset %q: ", d.Name)))
 		}
 		for _, c := range d.Meta.Corrupt {
 			if told(d.Meta.Error, c) {

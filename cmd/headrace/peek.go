@@ -145,7 +145,7 @@ const maxShards = 20
 func (p *peeked) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s: %s, %s as stored\nsnapshot %s\n", p.Dataset, counted(p.Rows, "row"), size(p.Bytes), p.Snapshot)
-	fmt.Fprint(t, "\nCOLUMN\tTYPE\tNULLS\n")
+	fmt.Fprint(t, "\nCOLUMN\tTYPE\tNULLABLE\n")
 	for _, f := range p.Schema {
 		nulls := "no"
 		if f.Nullable {

@@ -23,6 +23,9 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(m.Grants) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "headrace: without a --grant this token may read nothing, such as --grant 'team/**'")
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), token)
 			return nil
 		},

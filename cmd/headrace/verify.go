@@ -107,7 +107,7 @@ func (v *verified) walk(ctx context.Context, c *client.Client) error {
 	}
 	v.Drift = meta.Drift
 	if meta.Error != "" {
-		return fmt.Errorf("dataset %q cannot be served: %s", v.Dataset, meta.Error)
+		return fmt.Errorf("cannot be served: %s", meta.Error) // which begins with the dataset's name
 	}
 	v.Snapshot, v.Shards, v.total, v.began = meta.Snapshot, meta.Shards, meta.Rows, time.Now()
 	if err := v.shards(ctx, c); err != nil {

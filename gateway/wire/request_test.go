@@ -232,9 +232,9 @@ func TestSuggest(t *testing.T) {
 func TestValidate(t *testing.T) {
 	cursor := func(epoch, rows int64) string { return Cursor{hash32, epoch, rows}.String() }
 	for _, c := range []struct{ member, want string }{
-		{`"seed":1`, "seed does nothing"},
-		{`"groups":2`, "groups does nothing"},
-		{`"window_blocks":8`, "window_blocks does nothing"},
+		{`"seed":1`, "seed does nothing without a shuffle: ask for one, or leave seed out"},
+		{`"groups":2`, "groups does nothing without a shuffle: ask for one, or leave groups out"},
+		{`"window_blocks":8`, "window_blocks does nothing without shuffle \"window\": ask for that"},
 		{`"shuffle":"full","batch_size":1,"window_blocks":8`, "window_blocks does nothing"},
 		{`"shuffle":"window"`, "a shuffle needs batch_size"},
 		{`"world_size":2`, "world_size above 1 needs batch_size"},

@@ -15,11 +15,11 @@ func (r *Request) Validate() error {
 func (r *Request) checkOrder() string {
 	switch {
 	case r.Shuffle == "none" && r.Seed != 0:
-		return "seed does nothing without a shuffle"
+		return "seed does nothing without a shuffle: ask for one, or leave seed out"
 	case r.Shuffle == "none" && r.Groups != 1:
-		return "groups does nothing without a shuffle"
+		return "groups does nothing without a shuffle: ask for one, or leave groups out"
 	case r.Shuffle != "window" && r.WindowBlocks != 0:
-		return `window_blocks does nothing without shuffle "window"`
+		return `window_blocks does nothing without shuffle "window": ask for that, or leave window_blocks out`
 	case r.Split != nil && r.Split.From >= r.Split.To:
 		return "split: from must be less than to"
 	}
@@ -47,11 +47,11 @@ func (r *Request) checkBatch() string {
 func (r *Request) checkRanks() string {
 	switch {
 	case r.Rank != nil && *r.Rank >= r.WorldSize:
-		return fmt.Sprintf("rank %d is not less than world_size %d", *r.Rank, r.WorldSize)
+		return fmt.Sprintf("rank %d is not less than world_size %d: ranks count from 0", *r.Rank, r.WorldSize)
 	case r.NumWorkers > 1 && r.WorkerID == nil:
 		return "num_workers above 1 needs worker_id"
 	case r.WorkerID != nil && *r.WorkerID >= r.NumWorkers:
-		return fmt.Sprintf("worker_id %d is not less than num_workers %d", *r.WorkerID, r.NumWorkers)
+		return fmt.Sprintf("worker_id %d is not less than num_workers %d: workers count from 0", *r.WorkerID, r.NumWorkers)
 	}
 	return ""
 }

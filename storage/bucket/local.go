@@ -43,7 +43,7 @@ func (f *folder) open(key, name string, pin Pin) (*Object, error) {
 	}
 	o, err := newFile(key, opened)
 	if err == nil && pin != "" && o.Pin() != pin {
-		err = fmt.Errorf("%w: %q is another version than the one listed", ErrChanged, key)
+		err = fmt.Errorf("%w: %q is no longer the version listed, a new plan will have the new one", ErrChanged, key)
 	}
 	if err != nil {
 		return nil, errors.Join(err, opened.Close())
