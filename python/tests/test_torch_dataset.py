@@ -129,7 +129,9 @@ def test_b87_workers_share_the_rows_of_their_rank(uri: str) -> None:
 
 def rank_of_two(uri: str, rank: int) -> list[list[int]]:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
-    with pytest.warns(UserWarning, match="looks up the newest snapshot .* by itself"):
+    with pytest.warns(
+        UserWarning, match="looks up the newest snapshot .* by itself.* same snapshot=, which `headrace peek"
+    ):
         dataset = make(uri)
     return ids(DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork"))
 

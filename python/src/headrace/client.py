@@ -147,7 +147,7 @@ class Client:
         request = request_of(dataset, options)
         info, meta = self._info(request)
         if len(info.endpoints) != 1:
-            raise RequestError(f"the request means {len(info.endpoints)} streams: name a rank")
+            raise RequestError(f"world_size means {len(info.endpoints)} streams: name a rank, which counts from 0")
         pinned = request | {"snapshot": meta["snapshot"], "flight": meta["flight"]}
         return Stream(self._connection, pinned, info.endpoints[0].ticket, info.schema, meta["rows"])
 

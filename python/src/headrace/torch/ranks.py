@@ -69,7 +69,8 @@ def resolve(connection: Connection, dataset: str, options: Options, named: bool,
         if not options.get("snapshot") and world_size > 1:
             warnings.warn(
                 f"each of {world_size} ranks looks up the newest snapshot of {dataset} by itself, and they differ if "
-                "files arrive now: call torch.distributed.init_process_group first, or pass snapshot=",
+                "files arrive now: call torch.distributed.init_process_group first, or pass all the same "
+                f"snapshot=, which `headrace peek {dataset}` prints; a state that is loaded has its own",
                 stacklevel=3,
             )
         return child.plan(connection, dataset, options)
