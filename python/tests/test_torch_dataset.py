@@ -466,6 +466,7 @@ def test_a_broken_off_pass_leaves_no_thread(uri: str) -> None:
         ({"fill": {"nothing": 0}}, "fill and mask name column nothing"),
         ({"columns": ["nothing"]}, "nothing"),
         ({"window_blocks": -1}, "window_blocks"),
+        ({"split": "train"}, r'split is \(seed, from, to\).*; a folder "train" is named by the data set'),
     ],
 )
 def test_mistakes_are_told_when_the_data_set_is_made(uri: str, options: dict[str, Any], words: str) -> None:

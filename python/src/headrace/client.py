@@ -222,6 +222,10 @@ def request_of(dataset: str, options: Options) -> dict[str, Any]:
     request: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if isinstance(request.get("shuffle"), bool):
         request["shuffle"] = "window" if request["shuffle"] else "none"
+    if isinstance(request.get("split"), str):  # as other loaders name a folder
+        raise RequestError(
+            f'split is (seed, from, to), a part of the rows; a folder "{request["split"]}" is named by the data set'
+        )
     if isinstance(request.get("split"), tuple):
         request["split"] = dict(zip(("seed", "from", "to"), request["split"], strict=True))
     return {"dataset": dataset, **request}
