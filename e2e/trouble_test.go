@@ -222,6 +222,9 @@ for change in (truncate, empty, overwrite, replace, delete):
         assert time.time() < deadline, change.__name__
         time.sleep(0.5)
 `, s.uri, dir, format)
+			if log := s.log.String(); !strings.Contains(log, `"msg":"stream ended early"`) || !strings.Contains(log, "no longer the version listed") {
+				t.Errorf("the log does not say why streams ended:\n%s", log)
+			}
 		})
 	}
 }
@@ -336,6 +339,9 @@ while True:
     assert time.time() < deadline, (stats, reserved, lent)
     time.sleep(0.1)
 `, s.uri, filepath.Base(dir), s.admin)
+	if strings.Contains(s.log.String(), "stream ended early") {
+		t.Errorf("clients that left are logged as faults:\n%s", s.log)
+	}
 }
 
 func TestB38ClientsMayPing(t *testing.T) {

@@ -280,8 +280,8 @@ func (t *telemetry) gatewayEvents() gateway.Events {
 }
 
 // stream counts a stream, and what it sends. Its attributes are put together once, not for every batch.
-func (t *telemetry) stream(ctx context.Context, r gateway.Read) (func(gateway.Sent), func(error)) {
-	ctx = context.WithoutCancel(ctx)
+func (t *telemetry) stream(call context.Context, r gateway.Read) (func(gateway.Sent), func(error)) {
+	ctx := context.WithoutCancel(call)
 	whose := []attribute.KeyValue{attribute.String("tenant", r.Tenant), attribute.String("dataset", r.Dataset)}
 	set := metric.WithAttributeSet(attribute.NewSet(whose...))
 	via := func(what string) []metric.AddOption {
@@ -299,21 +299,34 @@ func (t *telemetry) stream(ctx context.Context, r gateway.Read) (func(gateway.Se
 		t.dataWait.Record(ctx, b.DataWait.Seconds(), record...)
 		t.clientWait.Record(ctx, b.SendWait.Seconds(), record...)
 	}
-	return sent, func(error) { t.streams.Add(ctx, -1, add...) }
+	return sent, func(err error) {
+		t.streams.Add(ctx, -1, add...)
+		if err != nil && call.Err() == nil { // else the client has left, which is its own business
+			t.log.LogAttrs(ctx, slog.LevelWarn, "stream ended early", append(planned(r), slog.String("error", err.Error()))...)
+		}
+	}
 }
 
 // audit writes one line for every read that was allowed or refused.
 func (t *telemetry) audit(ctx context.Context, r gateway.Read, err error) {
-	attrs := []slog.Attr{
+	if err != nil {
+		t.log.LogAttrs(ctx, slog.LevelWarn, "read refused", append(asked(r), slog.String("error", err.Error()))...)
+		return
+	}
+	t.log.LogAttrs(ctx, slog.LevelInfo, "read", planned(r)...)
+}
+
+// asked is what the log says of a request.
+func asked(r gateway.Read) []slog.Attr {
+	return []slog.Attr{
 		slog.String("method", r.Method), slog.String("subject", r.Subject), slog.String("tenant", r.Tenant),
 		slog.String("dataset", r.Dataset), slog.Any("columns", r.Columns),
 	}
-	if err != nil {
-		t.log.LogAttrs(ctx, slog.LevelWarn, "read refused", append(attrs, slog.String("error", err.Error()))...)
-		return
-	}
-	attrs = append(attrs, slog.String("snapshot", r.Snapshot), slog.String("plan", r.Plan), slog.Int64("rows", r.Rows))
-	t.log.LogAttrs(ctx, slog.LevelInfo, "read", attrs...)
+}
+
+// planned is what it says of one that passed its plan.
+func planned(r gateway.Read) []slog.Attr {
+	return append(asked(r), slog.String("snapshot", r.Snapshot), slog.String("plan", r.Plan), slog.Int64("rows", r.Rows))
 }
 
 // storageEvents are what storage tells.
