@@ -3,7 +3,9 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,5 +47,44 @@ for shard in range(2):
 			}
 			python(t, strings.Join(script, "\n"))
 		})
+	}
+}
+
+// The security model's example of two teams does what its comments say.
+func TestTwoTeamsOnOneGateway(t *testing.T) {
+	dir := t.TempDir()
+	python(t, `
+for name, columns in {"imagenet/train": {"image": [b"x"], "label": [1]}, "users/eu": {"age": [30], "country": ["FR"], "email": ["a@b"]}}.items():
+    folder = Path(sys.argv[1]) / "data" / name
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table(columns), folder / "0.parquet")
+`, dir)
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "## Two teams on one gateway")
+	blocks := strings.Split(example, "```sh\n")[1:4]
+	for i := range blocks {
+		blocks[i], _, _ = strings.Cut(blocks[i], "```")
+	}
+	shell := func(code string) (string, error) {
+		cmd := exec.Command("bash", "-euc", code)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := shell(blocks[0]); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := serveOn(t, "127.0.0.1:0", "--config", filepath.Join(dir, "headrace.yaml"))
+	for i, line := range strings.Split(strings.TrimSpace(blocks[2]), "\n") {
+		out, err := shell(strings.Replace(line, "--token", "--server "+s.uri+" --token", 1))
+		has := [][]string{{"imagenet/train"}, {"age", "country"}, {"no such dataset"}}[i]
+		lacks := []string{"users", "email", "label"}
+		missing := func(word string) bool { return !strings.Contains(out, word) }
+		if (err != nil) != (i == 2) || slices.ContainsFunc(has, missing) || !missing(lacks[i]) {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
 	}
 }
