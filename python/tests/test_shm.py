@@ -24,6 +24,7 @@ import pytest
 
 import headrace
 from conftest import Served, launch, run
+from headrace import connection
 
 ROWS = 1003
 ALL = 520  # batches of 10 rows, far more than a ring has slots
@@ -367,6 +368,77 @@ time.sleep(float(sys.argv[3]))
 def test_daemon_threads_may_read_when_the_process_ends(server: Served, memory: str) -> None:
     for wait in (0, 0.003, 0.01, 0.02, 0.05):
         assert run(READ_ON, server.uri, memory, str(wait)) == ""
+
+
+JOIN = """
+import atexit, sys, threading
+lock = threading.Lock()
+def stop():
+    global stopped
+    stopped = True
+    with lock:
+        pass
+    thread.join()
+atexit.register(stop)
+import headrace
+stopped = False
+client = headrace.connect(sys.argv[1], shared_memory=sys.argv[2] == "shared")
+stream = client.stream("many", batch_size=10, num_epochs=-1)
+next(stream)
+def read():
+    while not stopped:
+        with lock:
+            next(stream)
+thread = threading.Thread(target=read, daemon=True)
+thread.start()
+"""
+
+
+@pytest.mark.parametrize("memory", ["shared", "own"])
+def test_handlers_at_the_exit_may_wait_for_daemon_threads(server: Served, memory: str) -> None:
+    for code in (JOIN, JOIN.replace("import headrace", "").replace("import", "import headrace,", 1)):
+        assert run(code, server.uri, memory) == ""
+
+
+OPEN = """
+import sys, threading, time, headrace
+client = headrace.connect(sys.argv[1], shared_memory=sys.argv[2] == "shared")
+client.datasets()
+def read():
+    while True:
+        next(client.stream("many", batch_size=10, num_epochs=-1))
+for _ in range(4):
+    threading.Thread(target=read, daemon=True).start()
+time.sleep(float(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("memory", ["shared", "own"])
+def test_daemon_threads_may_open_and_close_streams_when_the_process_ends(server: Served, memory: str) -> None:
+    for wait in range(0, 30, 3):
+        assert run(OPEN, server.uri, memory, str(wait / 1000)) == ""
+
+
+TOKEN = """
+import sys, threading, time, headrace
+asked = threading.Barrier(3)
+def token():
+    if threading.current_thread() is not threading.main_thread():
+        asked.wait()
+        time.sleep(100)
+    return "word"
+client = headrace.connect(sys.argv[1], token=token)
+stream = client.stream("many")
+for use in (client.datasets, lambda: next(stream)):
+    threading.Thread(target=use, daemon=True).start()
+asked.wait()
+"""
+
+
+def test_the_end_does_not_wait_for_a_token(server: Served) -> None:
+    began = time.monotonic()
+    assert run(TOKEN, server.uri) == ""
+    assert time.monotonic() - began < connection.PATIENCE
 
 
 def test_a_gateway_keeps_its_bound_however_much_is_kept(binary: str, tmp_path: Path) -> None:

@@ -161,8 +161,9 @@ class Client:
         backoff = Backoff(min(self._connection.retry_for, _FIRST_ANSWER))
         while True:
             try:
+                options = self._connection.call(self._connection.timeout)  # a token's function may take any time
                 with calls:
-                    return question(self._dial(), self._connection.call(self._connection.timeout))
+                    return question(self._dial(), options)
             except (pa.ArrowException, OSError) as cause:
                 error = self._connection.translate(cause)
                 if not isinstance(error, UnavailableError):

@@ -33,15 +33,20 @@ _GRPC_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.lookahead_bytes", 8 << 20),
 ]
 
+READER = "headrace-reader"  # the name of threads of this package that read
+
 # Seconds that a cancelled call may take to end, at most: it is a matter of milliseconds.
 PATIENCE = 5.0
+
+# Seconds that daemon threads may take to end when the process does, at most; one that goes on is left behind.
+_LEAVE = 0.5
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
 _grpc_process: int | None = None  # where gRPC was first used; a child that was forked from there cannot use it
 _exiting = False  # what holds a connection is being closed for good
-_holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what holds an open connection
+_holders: set[weakref.ref[Any]] = set()  # what holds an open connection; list() of it is one step for other threads
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Connection:
     def open(self, holder: object) -> flight.FlightClient:
         """Opens a connection of its own for the holder, so that streams do not share one socket."""
         guard_fork(start=True)
-        _holders.add(holder)
+        _holders.add(weakref.ref(holder, _holders.discard))
         if self.tune_malloc:
             _keep_pages()
         try:
@@ -137,7 +142,6 @@ def guard_fork(*, start: bool = False) -> None:
     if _grpc_process is None and start:
         _grpc_process = pid
         os.register_at_fork(after_in_child=_keep_holders)
-        atexit.register(_close_holders)
     if _grpc_process not in (None, pid):
         raise HeadraceError(
             f"process {pid} was forked from process {_grpc_process} after that one had used headrace, and gRPC does "
@@ -153,50 +157,82 @@ def grpc_process() -> int | None:
 
 def _keep_holders() -> None:
     """In a forked child: takes a reference that is never given back, since freeing what is left of gRPC would hang."""
-    for holder in _holders:
+    for holder in _open_holders():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
 
 
+def _open_holders() -> set[Any]:
+    return {holder for ref in list(_holders) if (holder := ref()) is not None}
+
+
+@atexit.register  # at the import, for handlers that are registered later come before it
 def _close_holders() -> None:
     """At the end of the process: a thread that comes back from gRPC after the interpreter has gone would crash it."""
     global _exiting
     if _grpc_process != os.getpid():
         return
     _exiting = True
-    for holder in list(_holders):
-        holder.close()
-    until = time.monotonic() + PATIENCE
-    while calls.threads and time.monotonic() < until:
+    closed: set[Any] = set()
+
+    def at_work() -> bool:
+        for holder in _open_holders() - closed:  # a call that had begun may open another one
+            closed.add(holder)
+            holder.close()
+        return calls.others() or any(thread.name == READER for thread in threading.enumerate())
+
+    _wait(PATIENCE, at_work)
+    _wait(_LEAVE, lambda: not calls.left.isdisjoint(sys._current_frames()))
+
+
+def _wait(seconds: float, true: Callable[[], bool]) -> None:
+    """Waits while something is true."""
+    until = time.monotonic() + seconds
+    while true() and time.monotonic() < until:
         time.sleep(0.001)
 
 
 class _Calls:
     """Surrounds whatever may wait in gRPC or Arrow without the interpreter's lock.
 
-    While the process ends, daemon threads stay here for ever, so that none is in a call when the interpreter goes, and
-    none reports as a fault that its connection was closed.
+    While the process ends, daemon threads end here as by sys.exit, so that none is in a call when the interpreter goes,
+    none reports as a fault that its connection was closed, and whoever waits for one, or for a lock of its, goes on.
     """
 
     def __init__(self) -> None:
-        self.threads: set[int] = set()
+        self._inside: list[int] = []  # threads, as often as they are: the collector may close in the middle of a call
+        self.left: set[int] = set()  # threads that were told to end
 
     def __enter__(self) -> None:
-        self.threads.add(threading.get_ident())
-        if _exiting:
-            self._rest()
+        self._inside.append(threading.get_ident())  # as begin and end do: these two are for each batch
+        if _exiting and abandoned():
+            self.__exit__()
 
     def __exit__(self, *_: object) -> None:
-        self.threads.discard(threading.get_ident())
-        if _exiting:
-            self._rest()
+        self._inside.remove(threading.get_ident())
+        if _exiting and abandoned():
+            self.left.add(threading.get_ident())
+            raise SystemExit
 
-    def _rest(self) -> None:
-        if threading.current_thread().daemon:
-            self.threads.discard(threading.get_ident())
-            threading.Event().wait()
+    def begin(self) -> None:
+        """Counts a thread as in a call, which no daemon thread must enter while the process ends."""
+        self._inside.append(threading.get_ident())
+
+    def end(self) -> None:
+        """Undoes begin."""
+        self._inside.remove(threading.get_ident())
+
+    def others(self) -> bool:
+        """Whether other threads are in calls."""
+        own = threading.get_ident()  # an interrupt may have left it there
+        return any(thread != own for thread in list(self._inside))
 
 
 calls = _Calls()
+
+
+def abandoned() -> bool:
+    """Whether this is a thread that the end of the process does not wait for."""
+    return _exiting and threading.current_thread().daemon
 
 
 class Backoff:

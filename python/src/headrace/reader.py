@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from headrace.connection import PATIENCE, Connection, Headers
+from headrace.connection import PATIENCE, READER, Connection, Headers, abandoned, calls
 from headrace.errors import DataError
 from headrace.shm import HEADER, Ring
 
@@ -31,7 +31,7 @@ class Reader:
     days. So the thread reads, and whoever waits for the thread can be interrupted and watches the clock.
     """
 
-    def __init__(self, connection: Connection, ticket: flight.Ticket, schema: pa.Schema) -> None:
+    def __init__(self, connection: Connection, headers: Headers, ticket: flight.Ticket, schema: pa.Schema) -> None:
         self._limit = connection.read_timeout
         self._closed = False
         self._reader: flight.FlightStreamReader | None = None
@@ -43,16 +43,11 @@ class Reader:
         self._room = threading.Lock()  # held, but while the thread is to look for room again
         self._room.acquire()
         self._ring: Ring | None = None  # there is one once the thread has joined it
-        self._client = connection.open(self)
         self._joined = False
-        try:
-            headers = connection.headers()
-        except BaseException:
-            self._client.close()
-            raise
         self._thread = threading.Thread(
-            target=self._run, args=(ticket, headers, connection, schema), name="headrace-reader", daemon=True
+            target=self._run, args=(ticket, headers, connection, schema), name=READER, daemon=True
         )
+        self._client = connection.open(self)
         self._thread.start()
 
     def read(self) -> Message:
@@ -83,6 +78,14 @@ class Reader:
 
     def close(self) -> None:
         """Cancels what is left of the call; its connection is closed once the thread has noticed."""
+        calls.begin()
+        try:
+            if not abandoned():  # else whoever ends the process does it
+                self._close()
+        finally:
+            calls.end()
+
+    def _close(self) -> None:
         self._closed = True
         if self._reader is not None:
             self._reader.cancel()

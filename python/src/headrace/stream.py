@@ -174,10 +174,12 @@ class Stream(Iterator[pa.RecordBatch]):
         """Returns the next message, from a new connection if need be; None at the end."""
         while not self._closed.is_set():
             try:
-                with calls:
-                    if (reader := self._reader) is not None:
+                if (reader := self._reader) is not None:
+                    with calls:
                         return reader.read()
-                    self._reader = Reader(self._connection, self._place(), self._schema)
+                headers = self._connection.headers()  # a token's function may take any time: nobody waits for that
+                with calls:
+                    self._reader = Reader(self._connection, headers, self._place(), self._schema)
             except StopIteration:
                 return None
             except (pa.ArrowException, OSError) as cause:
