@@ -113,6 +113,7 @@ func (s *Stream) claim(ctx context.Context, w *window, modest, try bool) (l *loa
 	case leads && try && !p.busy(c) && !c.sends():
 		p.begin(ctx, w, c, nil, s.walk.Tenant, modest)
 	default:
+		p.hurry()
 		return nil, p.change(), leads && !p.busy(c)
 	}
 	w.load.want()

@@ -25,8 +25,9 @@ type plan struct {
 	epochs   map[int64]*epoch
 	uses     int64 // of epochs, so far
 	windows  map[place]*window
-	retiring int   // windows whose blocks are being given back
-	lull     *lull // of the stream that was the last one to enter a window
+	retiring int           // windows whose blocks are being given back
+	lull     *lull         // of the stream that was the last one to enter a window
+	scarce   chan struct{} // closed when streams wait for memory that others have
 	convoys  map[*convoy]struct{}
 	changed  chan struct{} // closed when memory or the order of members may have changed; nil: nobody waits for that
 
@@ -62,7 +63,7 @@ func (f *Feed) shape(w Walk) *plan {
 	return &plan{
 		feed: f, walk: w, columns: cache.NewColumns(w.Projection.Schema), sizes: sizes,
 		need:   sync.OnceValue(func() storage.Need { return sizes.Need(w.Blocks) }),
-		epochs: map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{},
+		epochs: map[int64]*epoch{}, windows: map[place]*window{}, convoys: map[*convoy]struct{}{}, scarce: make(chan struct{}),
 	}
 }
 
@@ -238,6 +239,7 @@ const leastScratch = 64 << 20
 // and closes idle scanners.
 func (p *plan) reclaim(c *convoy) {
 	p.mu.Lock()
+	p.hurry()
 	for _, w := range p.windows {
 		if w.state == ready && w.pins == 0 && (w.payer == nil || w.owes(c)) {
 			p.evict(w)

@@ -142,6 +142,7 @@ func (s *Stream) hold(ctx context.Context, b *Batch, w *window) error {
 		s.plan.mu.Lock()
 		s.letGo()
 		s.plan.mu.Unlock()
+		s.lull.stop() // reading is slower than sending: it loses no time
 		began := time.Now()
 		err := s.await(ctx, w, &b.Wait)
 		b.Wait.Total += time.Since(began)

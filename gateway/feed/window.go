@@ -54,7 +54,7 @@ type load struct {
 	tenant string         // of the stream that asked for it
 	modest bool           // takes as little memory as it can
 	held   []*cache.Lease // until done
-	wanted chan struct{}  // closed, with plan.mu held, once a stream waits for it
+	wanted chan struct{}  // closed, with plan.mu held, once a stream waits for it or for memory
 
 	store, decode atomic.Int64 // nanoseconds that blocks waited for the store, and for the decoder
 }
@@ -137,8 +137,8 @@ func (p *plan) leave(w *window) {
 }
 
 // retire gives back the blocks of a window beside the stream that has left it, after its lull, and tells whether it does:
-// taking the pages of a large window of mapped files out of the process makes a stream wait. Where memory is scarce it is given back at
-// once, for the next window to be read ahead. The lock is held.
+// taking the pages of a large window of mapped files out of the process makes a stream wait. Where memory is scarce it is
+// given back at once, for the next window to be read ahead. The lock is held.
 func (p *plan) retire(w *window) bool {
 	if s := p.feed.ledger.Stats(); s.Limit-s.Reserved < w.bytes {
 		return false
@@ -150,9 +150,9 @@ func (p *plan) retire(w *window) bool {
 	w.blocks = nil
 	p.evict(w)
 	p.retiring++
-	quiet := p.lull
+	quiet, scarce := p.quiet(), p.scarce
 	p.work.Go(func() {
-		quiet.wait(p.ctx, nil)
+		quiet.wait(p.ctx, scarce)
 		for _, b := range blocks {
 			b.Release()
 		}
@@ -231,7 +231,7 @@ func (p *plan) begin(call context.Context, w *window, payer *convoy, grant *budg
 	stop := context.AfterFunc(p.ctx, cancel)
 	l := &load{done: make(chan struct{}), cancel: cancel, payer: payer, tenant: tenant, modest: modest, wanted: make(chan struct{})}
 	w.state, w.payer, w.load = decoding, payer, l
-	quiet := p.lull
+	quiet := p.quiet()
 	if payer != nil {
 		payer.loads++
 		grant = payer.grant
