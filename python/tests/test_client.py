@@ -15,6 +15,7 @@ import pytest
 from pyarrow import flight
 
 import headrace
+from conftest import run
 from gateway import PLAN, SCHEMA, SNAPSHOT, Gateway
 from headrace import errors
 from headrace.connection import read_token
@@ -265,3 +266,25 @@ def test_malloc_setting_is_taken() -> None:
     from headrace.connection import _keep_pages
 
     _keep_pages()
+
+
+CLOSE = """
+import sys, threading, time, headrace
+client = headrace.connect(sys.argv[1])
+ends = time.monotonic() + 1
+def ask():
+    while time.monotonic() < ends:
+        client.datasets()
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+while time.monotonic() < ends:
+    client.close()
+    time.sleep(0.0005)
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_a_client_may_be_closed_while_other_threads_use_it(gateway: Gateway) -> None:
+    assert run(CLOSE, gateway.uri) == ""

@@ -181,8 +181,8 @@ class Client:
             return self._flight
 
     def _drop(self) -> None:
-        if self._flight is not None and self._process == os.getpid():
-            self._flight.close()
+        # It closes when nobody refers to it any more: to close one in which another thread is in a call crashes.
+        if self._process == os.getpid():
             self._flight = None
 
 
