@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
@@ -203,17 +204,16 @@ func (x *index) clear() {
 
 // promise makes room for so many bytes, and tells whether there is: nothing goes if not all would fit.
 func (x *index) promise(n int64) (victims []*entry, ok bool) {
-	var stale int64
-	for _, g := range x.groups {
-		if !g.live() {
-			stale += g.bytes
-		}
-	}
-	if x.bytes-stale+n > x.limit {
+	stale, bytes := x.stale()
+	if x.bytes-bytes+n > x.limit {
 		return nil, false
 	}
 	for x.bytes+n > x.limit {
-		e := x.stalest().entries.Front().Value.(*entry)
+		if stale[0].entries.Len() == 0 {
+			stale = stale[1:]
+			continue
+		}
+		e := stale[0].entries.Front().Value.(*entry)
 		x.remove(e)
 		victims = append(victims, e)
 	}
@@ -221,12 +221,15 @@ func (x *index) promise(n int64) (victims []*entry, ok bool) {
 	return victims, true
 }
 
-// stalest is the group that goes next. There is one.
-func (x *index) stalest() (g *group) {
-	for _, o := range x.groups {
-		if !o.live() && (g == nil || o.used < g.used) {
-			g = o
+// stale lists the groups whose plans nobody reads, those used longest ago first, and what they have in all. Streams of the
+// plans are opened at any time, without the owner's lock, so who asks twice may get two answers.
+func (x *index) stale() (all []*group, bytes int64) {
+	for _, g := range x.groups {
+		if !g.live() {
+			all = append(all, g)
+			bytes += g.bytes
 		}
 	}
-	return g
+	slices.SortFunc(all, func(a, b *group) int { return cmp.Compare(a.used, b.used) })
+	return all, bytes
 }

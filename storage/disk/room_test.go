@@ -1,10 +1,12 @@
 package disk
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
 	"github.com/headrace/headrace/storage/cache"
@@ -95,6 +97,35 @@ func TestEntriesAreSmall(t *testing.T) {
 		t.Errorf("%d bytes for each entry", each)
 	}
 	runtime.KeepAlive(x)
+}
+
+// Streams are opened and closed at any time, also between two looks at who reads a plan.
+func TestRoomIsMadeWhilePlansComeAndGo(t *testing.T) {
+	w := newWorld(t, t.TempDir(), plenty, 1)
+	defer w.leave(t)
+	var group errgroup.Group
+	ctx, cancel := context.WithCancel(t.Context())
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			w.cache.ClosePlan(w.cache.Open("plan", true))
+		}
+		return nil
+	})
+	plan := w.cache.Open("plan", true)
+	w.cache.ClosePlan(plan)
+	x := newIndex(10)
+	for i := range 300_000 {
+		if _, ok := x.promise(10); ok {
+			g := x.of("plan")
+			g.plan = plan
+			x.add(&entry{key: block(i), columns: x.set([]string{"a"}), bytes: 10}, g)
+		}
+		if x.bytes != 10 || x.count != 1 {
+			t.Fatalf("%d bytes of %d entries", x.bytes, x.count)
+		}
+	}
+	cancel()
+	must(t, group.Wait())
 }
 
 // The books of the index hold under any use.
