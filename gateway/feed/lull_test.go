@@ -66,16 +66,9 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, 64<<20)
-				s, err := r.Open(t.Context(), r.walk(t, request{
-					dataset: "alike", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2, Groups: test.groups}, cut: sampler.Cut{Batch: test.batch, End: 1},
-					ranks: test.ranks, workers: test.workers,
-				}))
-				must(t, err)
-				next := func() {
-					b, err := s.Next(t.Context())
-					must(t, err)
-					b.Release()
-				}
+				s, next := r.begin(t, request{
+					plan: sampler.Plan{Groups: test.groups}, cut: sampler.Cut{Batch: test.batch, End: 1}, ranks: test.ranks, workers: test.workers,
+				})
 				ahead := func(n int) bool { // of window n
 					synctest.Wait()
 					return r.rows() > int64(n+1)*200*test.groups
@@ -145,20 +138,24 @@ func TestWhoWaitsIsNotPutOff(t *testing.T) {
 	})
 }
 
-// enters opens a stream of batches of so many rows and reads until it enters its second window, for which it has not waited.
-func (r *rig) enters(t *testing.T, batch, groups int64) (s *Stream, next func()) {
+// begin opens a stream over windows of 200 rows, and returns what takes its next batch and waits for what that has begun.
+func (r *rig) begin(t *testing.T, q request) (s *Stream, next func()) {
 	t.Helper()
-	s, err := r.Open(t.Context(), r.walk(t, request{
-		dataset: "alike", plan: sampler.Plan{Shuffle: sampler.ShuffleWindow, WindowBlocks: 2, Groups: groups},
-		cut: sampler.Cut{Batch: batch, End: sampler.Endless},
-	}))
+	q.dataset, q.plan.Shuffle, q.plan.WindowBlocks = "alike", sampler.ShuffleWindow, 2
+	s, err := r.Open(t.Context(), r.walk(t, q))
 	must(t, err)
-	next = func() {
+	return s, func() {
 		b, err := s.Next(t.Context())
 		must(t, err)
 		b.Release()
 		synctest.Wait()
 	}
+}
+
+// enters opens a stream of batches of so many rows and reads until it enters its second window, for which it has not waited.
+func (r *rig) enters(t *testing.T, batch, groups int64) (s *Stream, next func()) {
+	t.Helper()
+	s, next = r.begin(t, request{plan: sampler.Plan{Groups: groups}, cut: sampler.Cut{Batch: batch, End: sampler.Endless}})
 	next()
 	for first := s.inside[0]; s.inside[0] == first; {
 		next()
