@@ -134,15 +134,14 @@ func (s *sender) send(ctx context.Context) error {
 			b, err = batches.Next(ctx)
 			return err
 		})
-		if err != nil && !errors.Is(err, io.EOF) {
-			err = fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
-		}
 		if errors.Is(err, io.EOF) {
 			end(nil)
 			return nil
 		}
 		if err == nil {
 			err = s.sendBatch(ctx, b)
+		} else {
+			err = fmt.Errorf("dataset %q: %w", s.request.Dataset, err)
 		}
 		end(err)
 		if err != nil {
